@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checkpoint files: find every feed-forward block, describe it, read its weights.
+ *
+ * Headers are read once into private memory, tensors by pread while they are packed: a file may be replaced, truncated
+ * or closed after swiglu_block_create, and nothing is mapped. Hostile files give an error that names file, field,
+ * offset, value and limit (SWIGLU_E_FORMAT, E_UNSUPPORTED), never a crash. Memory for a file's header is at most
+ * 16 MiB + 4 x the header's bytes.
+ */
+#ifndef SWIGLU_MODEL_H
+#define SWIGLU_MODEL_H
+
+#include "swiglu.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct swiglu_model;
+
+struct swiglu_model_options {
+    size_t struct_size;
+    int strict;             /* 1: warnings (trailing bytes and the like) become errors */
+    const char *activation; /* NULL, or a name for swiglu_act_init that overrides what the file says */
+};
+
+/* what     opens a GGUF file (v2, v3), checks all of its header, finds its feed-forward blocks
+ * memory   *model must be passed to swiglu_model_close; NULL on failure. options and error may be NULL
+ * threads  any; a model is immutable, but its descriptions' read callbacks use pread and may run at once
+ * errors   E_OPEN, E_FORMAT, E_UNSUPPORTED, E_READ, E_MEMORY, E_ARGUMENT     since  0.1 */
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_model_open(const char *path,
+                                                                  const struct swiglu_model_options *options,
+                                                                  struct swiglu_model **model,
+                                                                  struct swiglu_error *error);
+SWIGLU_API void swiglu_model_close(struct swiglu_model *model); /* NULL is fine; descriptions must not be used after */
+
+struct swiglu_model_info {
+    size_t struct_size;
+    const char *format;       /* "gguf" */
+    unsigned format_version;
+    const char *architecture; /* general.architecture, escaped; "" when the file has none */
+    const char *name;         /* general.name, escaped; "" when the file has none */
+    uint64_t file_bytes;
+    size_t n_tensors, n_blocks, n_warnings;
+};
+/* memory   strings live until close     errors  E_ARGUMENT     threads  any     since  0.1 */
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_model_query(const struct swiglu_model *model,
+                                                                   struct swiglu_model_info *info);
+/* memory   NULL after the last; lives until close     threads  any     since  0.1 */
+SWIGLU_API const char *swiglu_model_warning(const struct swiglu_model *model, size_t i);
+
+struct swiglu_tensor_info {
+    size_t struct_size;
+    const char *name;      /* escaped for printing */
+    int dtype;             /* the file's number; swiglu_dtype_query may not know it */
+    const char *dtype_name;/* the format's own name, also for types that are listed only */
+    unsigned n_dims;
+    uint64_t dims[4];      /* outermost first: a weight of [rows, cols] has dims[0] rows */
+    uint64_t offset, bytes;/* in the file */
+};
+/* errors   E_ARGUMENT (index)     memory  strings live until close     threads  any     since  0.1 */
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_model_tensor(const struct swiglu_model *model, size_t i,
+                                                                    struct swiglu_tensor_info *info);
+
+/* what     reads n_bytes of tensor i from its byte `byte` on; checks scales and values of nothing
+ * errors   E_ARGUMENT (index, range), E_READ (short read, errno)     threads  any     since  0.1 */
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_model_read(const struct swiglu_model *model, size_t i,
+                                                                  uint64_t byte, void *dst, size_t n_bytes,
+                                                                  struct swiglu_error *error);
+
+struct swiglu_model_block_info {
+    size_t struct_size;
+    size_t layer;           /* number in the file's names */
+    int usable;             /* 1: swiglu_model_desc describes it; 0: left out */
+    const char *reason;     /* why it was left out, or "" */
+    const char *kind;       /* "gated", "plain", "experts", ... */
+    const char *activation; /* the name or parameters in words, such as "silu" */
+    const char *activation_source; /* "architecture llama", "--activation", a metadata key, ... */
+    const char *layout_name;/* "separate", "gate|up", "up|gate", "interleaved", "ungated" */
+    size_t d_in, d_ff, d_out;
+    struct swiglu_act act;
+    int layout;
+    long gate, up, down;    /* tensor indices, -1 = none; packed layouts have gate only */
+    long gate_bias, up_bias, down_bias;
+    long norm;              /* the RMS or layer norm before the block, -1 = none found */
+    uint64_t weight_bytes;  /* in the file, biases included */
+};
+/* memory   strings live until close     errors  E_ARGUMENT (index)     threads  any     since  0.1 */
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_model_block(const struct swiglu_model *model, size_t i,
+                                                                   struct swiglu_model_block_info *info);
+
+/* what     a description of block i whose matrices read from the file; biases are kept by the model
+ * memory   desc uses the model until swiglu_block_create returns
+ * errors   E_ARGUMENT (index), E_UNSUPPORTED (left out, or a dtype without decoder), E_READ, E_MEMORY
+ * threads  any     since  0.1 */
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_model_desc(struct swiglu_model *model, size_t i,
+                                                                  struct swiglu_desc *desc,
+                                                                  struct swiglu_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dtype/dtype.h"
+
+#include "base/half.h"
+#include "dtype/quant.h"
+
+static const struct swiglu_dtype_row rows[] = {
+#define DTYPE(NAME, text, elems, bytes, decode) {SWIGLU_##NAME, text, elems, bytes, decode},
+#include "dtype/dtype.def"
+#undef DTYPE
+};
+
+const struct swiglu_dtype_row *swiglu_dtype_find(int dtype) {
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].dtype == dtype) return &rows[i];
+    return NULL;
+}
+
+int swiglu_compute_resolve(int compute, int dtype_a, int dtype_b) {
+    if (compute != SWIGLU_COMPUTE_AUTO) return compute;
+    return dtype_a == SWIGLU_BF16 && dtype_b == SWIGLU_BF16 ? SWIGLU_COMPUTE_BF16 : SWIGLU_COMPUTE_F32;
+}
+
+static size_t bytes_of(const struct swiglu_matrix *m, size_t elems) {
+    const struct swiglu_dtype_row *t = swiglu_dtype_find(m->dtype);
+    return elems / t->block_elems * t->block_bytes;
+}
+
+size_t swiglu_matrix_row_bytes(const struct swiglu_matrix *m) { return bytes_of(m, swiglu_matrix_stored_cols(m)); }
+
+size_t swiglu_matrix_ld_bytes(const struct swiglu_matrix *m) { return bytes_of(m, m->ld_elems); }
+
+enum swiglu_status swiglu_matrix_row(const struct swiglu_matrix *m, size_t row, float *dst, void *scratch) {
+    const struct swiglu_dtype_row *t = swiglu_dtype_find(m->dtype);
+    const uint64_t at = (uint64_t)row * swiglu_matrix_ld_bytes(m);
+    const void *src = (const char *)m->data + at;
+    if (!m->data) {
+        TRY(m->read(m->ctx, at, scratch, swiglu_matrix_row_bytes(m)));
+        src = scratch;
+    }
+    t->decode(src, swiglu_matrix_stored_cols(m) / t->block_elems, dst);
+    return SWIGLU_OK;
+}
+
+float swiglu_vector_at(const struct swiglu_vector *v, size_t i) {
+    float f;
+    const size_t size = swiglu_float_bytes(v->dtype);
+    swiglu_dtype_find(v->dtype)->decode((const char *)v->data + i * size, 1, &f);
+    return f;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of weight formats, the rule of `auto`, and reading a caller's matrix as f32. */
+#ifndef SWIGLU_DTYPE_H
+#define SWIGLU_DTYPE_H
+
+#include "base/status.h"
+
+struct swiglu_dtype_row {
+    int dtype;
+    const char *name;
+    size_t block_elems, block_bytes;
+    void (*decode)(const void *src, size_t n_blocks, float *dst);
+};
+
+const struct swiglu_dtype_row *swiglu_dtype_find(int dtype); /* NULL: none that can be evaluated */
+
+/* f32, f16 and bf16: what x, y and biases may be. */
+static inline int swiglu_dtype_is_float(int dtype) {
+    return dtype == SWIGLU_F32 || dtype == SWIGLU_F16 || dtype == SWIGLU_BF16;
+}
+static inline size_t swiglu_float_bytes(int dtype) { return dtype == SWIGLU_F32 ? 4 : 2; }
+
+/* SWIGLU_COMPUTE_F32 or _BF16 for a product whose weights have these dtypes (gate and up; down passes its own twice).
+ * Two different dtypes in one packed pair compute in f32 under auto. */
+int swiglu_compute_resolve(int compute, int dtype_a, int dtype_b);
+
+/* Bytes of one stored row of a matrix, and from one stored row to the next (ld_elems already filled in). */
+size_t swiglu_matrix_row_bytes(const struct swiglu_matrix *m);
+size_t swiglu_matrix_ld_bytes(const struct swiglu_matrix *m);
+/* Stored rows and their length: rows, cols, or with in_out the other way round. */
+static inline size_t swiglu_matrix_stored_rows(const struct swiglu_matrix *m) { return m->in_out ? m->cols : m->rows; }
+static inline size_t swiglu_matrix_stored_cols(const struct swiglu_matrix *m) { return m->in_out ? m->rows : m->cols; }
+
+/* Stored row `row` as f32 into dst (stored_cols values). scratch has swiglu_matrix_row_bytes bytes; it is used when the
+ * matrix is behind a read callback. The matrix was validated. */
+enum swiglu_status swiglu_matrix_row(const struct swiglu_matrix *m, size_t row, float *dst, void *scratch);
+
+/* Element i of a bias of float dtype. */
+float swiglu_vector_at(const struct swiglu_vector *v, size_t i);
+
+#endif
