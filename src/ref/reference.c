@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ref/reference.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/half.h"
+#include "dtype/dtype.h"
+#include "ref/act_double.h"
+
+static const double U = 0x1p-24;     /* unit roundoff of f32 */
+static const double SAFE = 0x1p126;  /* sums of magnitudes below it cannot overflow in f32 */
+static const double CHUNK = 1024;    /* L of the contract */
+
+/* Every error is kept twice: with the worst case of a chain and with its typical size. */
+enum { WORST, TYPICAL, N_BOUNDS };
+
+struct estimate {
+    double value, error[N_BOUNDS];
+    int sure; /* 0: f32 may overflow or reach another class, so nothing is known */
+};
+
+struct sums { double value, magnitude; };
+
+/* One copy of the weights as f32, row-major [outputs][inputs]. */
+struct weights { float *gate, *up, *down; };
+
+/* One evaluation: rounded for these computes, into these arrays (all but y may be NULL). */
+struct evaluation {
+    const struct swiglu_desc *desc;
+    const struct weights *weights;
+    size_t m;
+    int compute_up, compute_down, y_dtype;
+    double *x;                 /* m x d_in, rounded */
+    double *w, *w_up;          /* one row of weights each, rounded */
+    double *hidden;            /* m x d_ff */
+    double *error[N_BOUNDS];   /* m x d_ff */
+    char *sure;                /* m */
+    double *y, *bound[N_BOUNDS];
+};
+
+static double times(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; } /* an error of 0 stays 0 */
+
+static double growth(int kind, size_t k) {
+    const double depth = (double)k;
+    return U * (kind == WORST ? fmin(depth, CHUNK) + ceil(depth / CHUNK) : 4 * sqrt(depth));
+}
+
+/* Each of k operations may lose this much to underflow, or to the flush of bf16 compute. */
+static double underflow(size_t k, int compute) {
+    return (double)k * (compute == SWIGLU_COMPUTE_BF16 ? 0x1p-126 : 0x1p-149);
+}
+
+static float enter(float f, int compute) {
+    return compute == SWIGLU_COMPUTE_BF16 ? swiglu_bf16_widen(swiglu_bf16_staging(f)) : f;
+}
+
+static void enter_row(const float *src, size_t n, int compute, double *dst) {
+    for (size_t i = 0; i < n; i++) dst[i] = enter(src[i], compute);
+}
+
+/* ---- products ---- */
+
+static struct sums dot(const double *x, const double *w, size_t k) {
+    struct sums s = {0, 0};
+    for (size_t i = 0; i < k; i++) {
+        const double term = x[i] * w[i];
+        s.value += term;
+        s.magnitude += fabs(term);
+    }
+    if (isfinite(s.magnitude)) return s;
+    s.magnitude = 0; /* an infinity decides the class by itself: whether the rest can overflow is what counts */
+    for (size_t i = 0; i < k; i++)
+        if (isfinite(x[i] * w[i])) s.magnitude += fabs(x[i] * w[i]);
+    return s;
+}
+
+static struct estimate first_product(const struct evaluation *e, const double *x, const double *w, double bias) {
+    const size_t k = e->desc->d_in;
+    const struct sums s = dot(x, w, k);
+    struct estimate p = {s.value + bias, {0, 0}, s.magnitude + (isfinite(bias) ? fabs(bias) : 0) < SAFE};
+    if (!isfinite(p.value)) return p;
+    for (int i = 0; i < N_BOUNDS; i++)
+        p.error[i] = growth(i, k) * s.magnitude + U * fabs(p.value) + underflow(k, e->compute_up);
+    return p;
+}
+
+/* ---- between the products ---- */
+
+/* Clamps let NaN through. */
+static double clamp(double v, double lo, double hi) { return v < lo ? lo : v > hi ? hi : v; }
+
+static struct estimate gate_side(const struct swiglu_act *act, struct estimate g) {
+    const int before = !act->clamp_after;
+    const double at = before ? clamp(g.value, act->gate_lo, act->gate_hi) : g.value;
+    const double value = swiglu_ref_act(act, at);
+    struct estimate a = {before ? value : clamp(value, act->gate_lo, act->gate_hi), {0, 0}, g.sure};
+    if (!isfinite(at) || !isfinite(value)) return a;
+    const double noise = swiglu_ref_act_noise(act, at);
+    a.sure &= noise < 4 * U * SAFE; /* the value, and for xIELU each of its terms */
+    for (int i = 0; i < N_BOUNDS; i++) {
+        double lo = g.value - g.error[i], hi = g.value + g.error[i];
+        if (before) lo = clamp(lo, act->gate_lo, act->gate_hi), hi = clamp(hi, act->gate_lo, act->gate_hi);
+        a.error[i] = times(swiglu_ref_act_slope(act, lo, hi), g.error[i]) + swiglu_ref_act_jump(act, lo, hi) +
+                     noise;
+    }
+    return a;
+}
+
+static struct estimate up_side(const struct swiglu_act *act, struct estimate u) {
+    const double at = clamp(u.value, act->up_lo, act->up_hi), offset = act->up_offset;
+    const double value = swiglu_ref_up(act, at);
+    struct estimate up = {value + offset, {0, 0}, u.sure};
+    if (!isfinite(at)) return up;
+    up.sure &= fabs(up.value) < SAFE;
+    for (int i = 0; i < N_BOUNDS; i++) {
+        const double lo = clamp(u.value - u.error[i], act->up_lo, act->up_hi);
+        const double hi = clamp(u.value + u.error[i], act->up_lo, act->up_hi);
+        up.error[i] = times(swiglu_ref_up_slope(act, lo, hi), u.error[i]) + swiglu_ref_up_noise(act, at) +
+                      (offset != 0 ? U * fabs(up.value) : 0);
+    }
+    return up;
+}
+
+/* Infinite times something that f32 may see with the other sign, or as zero. */
+static int class_hangs(struct estimate a, struct estimate b) {
+    return isinf(a.value) && b.error[WORST] > 0 && fabs(b.value) <= b.error[WORST];
+}
+
+static struct estimate multiply(struct estimate a, struct estimate b) {
+    struct estimate h = {a.value * b.value, {0, 0}, a.sure && b.sure && !class_hangs(a, b) && !class_hangs(b, a)};
+    if (!isfinite(h.value)) return h;
+    for (int i = 0; i < N_BOUNDS; i++)
+        h.error[i] = times(fabs(b.value), a.error[i]) + times(fabs(a.value), b.error[i]) + a.error[i] * b.error[i] +
+                     U * fabs(h.value) + 0x1p-149;
+    return h;
+}
+
+/* h enters the down product: rounded where that computes in bf16. */
+static struct estimate enter_down(struct estimate h, int compute) {
+    if (!isfinite(h.value)) return h;
+    h.sure &= fabs(h.value) + h.error[WORST] < SAFE;
+    if (compute == SWIGLU_COMPUTE_BF16)
+        for (int i = 0; i < N_BOUNDS; i++) h.error[i] += 0x1p-8 * (fabs(h.value) + h.error[i]) + 0x1p-126;
+    return h;
+}
+
+/* ---- the two passes ---- */
+
+static size_t gate_row(const struct swiglu_desc *d, size_t j) {
+    switch (d->layout) {
+    case SWIGLU_UP_GATE: return d->d_ff + j;
+    case SWIGLU_INTERLEAVED: return 2 * j;
+    default: return j;
+    }
+}
+
+static size_t up_row(const struct swiglu_desc *d, size_t j) {
+    switch (d->layout) {
+    case SWIGLU_GATE_UP: return d->d_ff + j;
+    case SWIGLU_INTERLEAVED: return 2 * j + 1;
+    default: return j;
+    }
+}
+
+static int is_packed(const struct swiglu_desc *d) {
+    return d->layout == SWIGLU_GATE_UP || d->layout == SWIGLU_UP_GATE || d->layout == SWIGLU_INTERLEAVED;
+}
+
+static double bias_at(const struct swiglu_vector *v, size_t i) { return v->data ? swiglu_vector_at(v, i) : 0; }
+
+static struct estimate hidden_value(const struct evaluation *e, size_t r, size_t j) {
+    const struct swiglu_desc *d = e->desc;
+    const double *x = e->x + r * d->d_in;
+    const struct swiglu_vector *up_bias = is_packed(d) ? &d->gate_bias : &d->up_bias;
+    const struct estimate u = first_product(e, x, e->w_up, bias_at(up_bias, up_row(d, j)));
+    if (d->layout == SWIGLU_UNGATED) return gate_side(&d->act, u);
+    const struct estimate g = first_product(e, x, e->w, bias_at(&d->gate_bias, gate_row(d, j)));
+    return multiply(gate_side(&d->act, g), up_side(&d->act, u));
+}
+
+static void first_pass(const struct evaluation *e) {
+    const struct swiglu_desc *d = e->desc;
+    memset(e->sure, 1, e->m);
+    for (size_t j = 0; j < d->d_ff; j++) {
+        const float *up = is_packed(d) ? e->weights->gate : e->weights->up;
+        enter_row(up + up_row(d, j) * d->d_in, d->d_in, e->compute_up, e->w_up);
+        if (d->layout != SWIGLU_UNGATED)
+            enter_row(e->weights->gate + gate_row(d, j) * d->d_in, d->d_in, e->compute_up, e->w);
+        for (size_t r = 0; r < e->m; r++) {
+            const struct estimate h = enter_down(hidden_value(e, r, j), e->compute_down);
+            const size_t at = r * d->d_ff + j;
+            e->hidden[at] = h.value;
+            for (int i = 0; i < N_BOUNDS; i++) e->error[i][at] = h.error[i];
+            e->sure[r] &= h.sure;
+        }
+    }
+}
+
+/* sum |w| error. Weights that are not finite decide the class: an infinite one hangs on the sign of h. */
+static double carried_error(const double *w, const double *h, const double *error, size_t k) {
+    double sum = 0;
+    for (size_t i = 0; i < k; i++) sum += fabs(w[i]) * error[i];
+    if (isfinite(sum)) return sum;
+    sum = 0;
+    for (size_t i = 0; i < k; i++) {
+        if (isfinite(w[i])) sum += fabs(w[i]) * error[i];
+        else if (isinf(w[i]) && error[i] > 0 && fabs(h[i]) <= error[i]) return INFINITY;
+    }
+    return sum;
+}
+
+/* Rounding of y: relative, then half the smallest subnormal; and from where on it may become infinite. */
+static double round_y(int dtype, double y, double error) {
+    switch (dtype) {
+    case SWIGLU_F16: return fabs(y) + error >= 65520 ? INFINITY : 0x1p-11 * fabs(y) + 0x1p-25;
+    case SWIGLU_BF16: return 0x1p-8 * fabs(y) + 0x1p-134;
+    default: return 0;
+    }
+}
+
+static void second_pass(const struct evaluation *e) {
+    const size_t k = e->desc->d_ff, n = e->desc->d_out;
+    for (size_t j = 0; j < n; j++) {
+        const double bias = bias_at(&e->desc->down_bias, j);
+        enter_row(e->weights->down + j * k, k, e->compute_down, e->w);
+        for (size_t r = 0; r < e->m; r++) {
+            const double *h = e->hidden + r * k;
+            const struct sums s = dot(h, e->w, k);
+            const double y = s.value + bias;
+            const int sure = e->sure[r] && s.magnitude + (isfinite(bias) ? fabs(bias) : 0) < SAFE;
+            e->y[r * n + j] = y;
+            for (int i = 0; i < N_BOUNDS; i++) {
+                if (!e->bound[i]) continue;
+                const double carried = carried_error(e->w, h, e->error[i] + r * k, k);
+                double bound = carried + growth(i, k) * s.magnitude + U * fabs(y) + underflow(k, e->compute_down);
+                if (!isfinite(y) && isfinite(carried)) bound = 0; /* the class is certain */
+                else bound += round_y(e->y_dtype, y, bound);
+                e->bound[i][r * n + j] = sure ? bound : INFINITY;
+            }
+        }
+    }
+}
+
+/* ---- memory ---- */
+
+/* A matrix as f32, row-major [rows][cols] however it is stored. */
+static enum swiglu_status decode_matrix(const struct swiglu_matrix *m, float **out, struct swiglu_error *error) {
+    const size_t rows = swiglu_matrix_stored_rows(m), cols = swiglu_matrix_stored_cols(m);
+    enum swiglu_status status = SWIGLU_OK;
+    size_t n, bytes;
+    REQUIRE(!SW_MUL(rows, cols, &n) && !SW_MUL(n, sizeof **out, &bytes), SWIGLU_E_SHAPE,
+            "reference: %zu x %zu overflows", rows, cols);
+    float *w = *out = swiglu_alloc(bytes); /* freed by the caller, on errors too */
+    float *line = swiglu_alloc_array(cols, sizeof *line);
+    void *scratch = swiglu_alloc(swiglu_matrix_row_bytes(m));
+    if (!w || !line || !scratch)
+        status = swiglu_fail(error, SWIGLU_E_MEMORY, SWIGLU_NO_OFFSET, 0, "reference: no memory for %zu x %zu weights",
+                             rows, cols);
+    for (size_t i = 0; i < rows && !status; i++) {
+        status = swiglu_matrix_row(m, i, m->in_out ? line : w + i * cols, scratch);
+        if (m->in_out)
+            for (size_t j = 0; j < cols && !status; j++) w[j * rows + i] = line[j];
+    }
+    swiglu_free(scratch);
+    swiglu_free(line);
+    return status;
+}
+
+static enum swiglu_status decode_weights(const struct swiglu_desc *d, struct weights *w, struct swiglu_error *error) {
+    if (d->layout != SWIGLU_UNGATED) TRY(decode_matrix(&d->gate, &w->gate, error));
+    if (!is_packed(d)) TRY(decode_matrix(&d->up, &w->up, error));
+    return decode_matrix(&d->down, &w->down, error);
+}
+
+static void load_x(const struct evaluation *e, struct swiglu_crows x) {
+    const struct swiglu_dtype_row *type = swiglu_dtype_find(x.dtype);
+    const size_t width = e->desc->d_in;
+    for (size_t r = 0; r < e->m; r++) {
+        const char *src = (const char *)x.data + r * x.ld_elems * type->block_bytes;
+        for (size_t i = 0; i < width; i++) {
+            float f;
+            type->decode(src + i * type->block_bytes, 1, &f);
+            e->x[r * width + i] = enter(f, e->compute_up);
+        }
+    }
+}
+
+static double *doubles(size_t rows, size_t cols) {
+    size_t n;
+    return SW_MUL(rows, cols, &n) ? NULL : swiglu_alloc_array(n, sizeof(double));
+}
+
+/* Fills y and the bounds of *e, and hidden where it is given. */
+static enum swiglu_status evaluate(struct evaluation e, struct swiglu_crows x, double *hidden,
+                                   struct swiglu_error *error) {
+    const struct swiglu_desc *d = e.desc;
+    const size_t widest = swiglu_max(d->d_in, d->d_ff);
+    enum swiglu_status status = SWIGLU_OK;
+    e.x = doubles(e.m, d->d_in);
+    e.w = doubles(1, widest);
+    e.w_up = doubles(1, widest);
+    e.hidden = doubles(e.m, d->d_ff);
+    e.error[WORST] = doubles(e.m, d->d_ff);
+    e.error[TYPICAL] = doubles(e.m, d->d_ff);
+    e.sure = swiglu_alloc(e.m);
+    if (e.x && e.w && e.w_up && e.hidden && e.error[WORST] && e.error[TYPICAL] && e.sure) {
+        load_x(&e, x);
+        first_pass(&e);
+        second_pass(&e);
+        if (hidden) memcpy(hidden, e.hidden, e.m * d->d_ff * sizeof *hidden);
+    } else {
+        status = swiglu_fail(error, SWIGLU_E_MEMORY, SWIGLU_NO_OFFSET, 0, "reference: no memory for %zu rows", e.m);
+    }
+    void *const all[] = {e.x, e.w, e.w_up, e.hidden, e.error[WORST], e.error[TYPICAL], e.sure};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) swiglu_free(all[i]);
+    return status;
+}
+
+static enum swiglu_status run(const struct swiglu_desc *desc, const struct weights *weights, size_t m,
+                              struct swiglu_crows x, const struct swiglu_reference *out, struct swiglu_error *error) {
+    const int ungated = desc->layout == SWIGLU_UNGATED;
+    const int first = ungated ? desc->up.dtype : desc->gate.dtype;
+    const int second = desc->layout == SWIGLU_SEPARATE ? desc->up.dtype : first;
+    struct evaluation e = {.desc = desc, .weights = weights, .m = m, .y_dtype = out->y_dtype, .y = out->y,
+                           .compute_up = swiglu_compute_resolve(out->compute, first, second),
+                           .compute_down = swiglu_compute_resolve(out->compute, desc->down.dtype, desc->down.dtype),
+                           .bound = {out->bound, out->typical}};
+    TRY(evaluate(e, x, out->hidden, error));
+    if (!out->plain) return SWIGLU_OK;
+    /* f32 compute takes every value as it is */
+    e.compute_up = e.compute_down = SWIGLU_COMPUTE_F32;
+    e.y = out->plain;
+    e.bound[WORST] = e.bound[TYPICAL] = NULL;
+    return evaluate(e, x, NULL, error);
+}
+
+enum swiglu_status swiglu_reference_compute(const struct swiglu_desc *desc, size_t m, struct swiglu_crows x,
+                                            const struct swiglu_reference *out, struct swiglu_error *error) {
+    struct weights weights = {NULL, NULL, NULL};
+    if (m == 0) return SWIGLU_OK;
+    enum swiglu_status status = decode_weights(desc, &weights, error);
+    if (!status) status = run(desc, &weights, m, x, out, error);
+    swiglu_free(weights.gate);
+    swiglu_free(weights.up);
+    swiglu_free(weights.down);
+    return status;
+}
