@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# One-word verbs over CMake; CMakePresets.json says what each build folder is.
+#   make            build the library and the tool into build/
+#   make demo       fetch a real model and check every feed-forward block of it
+#   make test       all tests (ARGS= for ctest, such as ARGS="-R pytest")
+#   make check      the kernels against each other and the reference (ARGS= for the program)
+#   make bench      speed of this machine as a share of its limits (ARGS= for swiglu bench)
+#   make asan, tsan, cover     the tests under sanitizers, and their line coverage
+#   make lint, fmt  what reviews should not have to say
+#   make single     out/swiglu.c, the library as one file
+#   make install    PREFIX=/usr/local, DESTDIR=
+#   make clean      removes build folders and out/
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+PREFIX ?= /usr/local
+ARGS ?=
+jobs := $(shell nproc)
+
+# $(call build,PRESET)
+define build
+@cmake --preset $(1) >/dev/null
+@cmake --build --preset $(1) -j $(jobs)
+endef
+
+.PHONY: all build fmt lint test check bench asan tsan cover demo single install clean
+all: build
+
+build:
+	@tools/bootstrap.sh build
+	$(call build,release)
+
+lint:
+	@tools/bootstrap.sh lint
+	@tools/lint.sh
+
+fmt:
+	@tools/bootstrap.sh lint
+	@python3 tools/lint_source.py --fix
+	@.venv/bin/ruff check --fix --quiet .
+
+test:
+	@tools/bootstrap.sh test
+	$(call build,release)
+	@tools/test.sh build $(ARGS)
+
+check: build
+	@build/test/check_kernels $(ARGS)
+
+bench: build
+	@build/swiglu bench $(ARGS)
+
+asan tsan:
+	@tools/bootstrap.sh test
+	$(call build,$@)
+	@tools/test.sh build-$@ $(ARGS)
+
+cover:
+	@tools/bootstrap.sh cover
+	$(call build,cover)
+	@tools/test.sh build-cover -L 'unit|kernels|python' $(ARGS)
+	@tools/cover.sh build-cover
+
+demo: build
+	@tools/demo.sh build
+
+single:
+	@tools/bootstrap.sh build
+	@python3 tools/amalgamate.py --out out
+
+install: build
+	@cmake --install build --prefix $(PREFIX)
+
+clean:
+	@rm -rf build build-asan build-tsan build-cover build-aarch64 build-musl out

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# test.sh BUILD_DIR [CTEST_ARGUMENT...]: runs the tests of a build. Tests that lack something (the model file, an emulator)
+# are reported as skipped; with CI=true or SWIGLU_REQUIRE_ALL=1 a skip is a failure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=$1
+shift
+if model=$(tools/fetch_model.sh); then
+    export SWIGLU_MODEL=$model
+else
+    echo "test: the model file cannot be had here; tests that need it are skipped" >&2
+fi
+[ "${CI:-}" != true ] || export SWIGLU_REQUIRE_ALL=1
+
+log=$PWD/$build/Testing/Temporary/LastTest.log
+ctest --test-dir "$build" --output-on-failure -j "$(nproc)" "$@"
+# Whole tests that skip have exit code 77; cases inside a program or a pytest run only say so in their output.
+if skips=$(grep -aE '^Test Skipped|^\[  SKIPPED \]|^SKIPPED \[|[0-9]+ skipped' "$log"); then
+    echo "$skips"
+    if [ "${SWIGLU_REQUIRE_ALL:-}" = 1 ]; then
+        echo "test: skipped tests count as failures here" >&2
+        exit 1
+    fi
+fi
