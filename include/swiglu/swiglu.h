@@ -151,8 +151,10 @@ enum swiglu_layout {
     SWIGLU_UNGATED = 4      /* no gate: up is the only first product                              */
 };
 
-/* Reads n_bytes of the matrix, starting at its byte `byte`, into dst; SWIGLU_OK or what went wrong. */
-typedef enum swiglu_status swiglu_read_fn(void *ctx, uint64_t byte, void *dst, size_t n_bytes);
+/* Reads n_bytes of the matrix, starting at its byte `byte`, into dst; SWIGLU_OK, or what went wrong with error filled in
+ * (it may be NULL). */
+typedef enum swiglu_status swiglu_read_fn(void *ctx, uint64_t byte, void *dst, size_t n_bytes,
+                                          struct swiglu_error *error);
 
 /* A weight of logical shape [rows = outputs, cols = inputs]. Stored row by row, or with in_out = 1 transposed,
  * [inputs, outputs] (Conv1D). ld_elems: elements from one stored row to the next; 0 = contiguous. Block formats need

@@ -20,4 +20,22 @@
 #define SW_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define SW_PREFETCH_L2(p) __builtin_prefetch((p), 0, 2) /* x86: prefetcht1 */
 
+/* Functions between the two are compiled for an instruction set that the build as a whole does not assume. Clang's region
+ * defines no feature macros, so code inside tests none. */
+#define SW_PRAGMA(text) _Pragma(#text)
+#if defined(__clang__)
+#define SW_TARGET_BEGIN(list) SW_PRAGMA(clang attribute push(__attribute__((target(list))), apply_to = function))
+#define SW_TARGET_END SW_PRAGMA(clang attribute pop)
+#else
+#define SW_TARGET_BEGIN(list) SW_PRAGMA(GCC push_options) SW_PRAGMA(GCC target(list))
+#define SW_TARGET_END SW_PRAGMA(GCC pop_options)
+#endif
+
+/* Full unrolling of short loops with literal bounds; accumulator arrays land in registers only after it. */
+#if defined(__clang__)
+#define SW_UNROLL _Pragma("unroll")
+#else
+#define SW_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 #endif

@@ -33,7 +33,8 @@ static inline size_t swiglu_matrix_stored_cols(const struct swiglu_matrix *m) { 
 
 /* Stored row `row` as f32 into dst (stored_cols values). scratch has swiglu_matrix_row_bytes bytes; it is used when the
  * matrix is behind a read callback. The matrix was validated. */
-enum swiglu_status swiglu_matrix_row(const struct swiglu_matrix *m, size_t row, float *dst, void *scratch);
+enum swiglu_status swiglu_matrix_row(const struct swiglu_matrix *m, size_t row, float *dst, void *scratch,
+                                     struct swiglu_error *error);
 
 /* Element i of a bias of float dtype. */
 float swiglu_vector_at(const struct swiglu_vector *v, size_t i);

@@ -99,7 +99,7 @@ static struct estimate gate_side(const struct swiglu_act *act, struct estimate g
     struct estimate a = {before ? value : clamp(value, act->gate_lo, act->gate_hi), {0, 0}, g.sure};
     if (!isfinite(at) || !isfinite(value)) return a;
     const double noise = swiglu_ref_act_noise(act, at);
-    a.sure &= noise < 4 * U * SAFE; /* the value, and for xIELU each of its terms */
+    a.sure &= fabs(value) < SAFE;
     for (int i = 0; i < N_BOUNDS; i++) {
         double lo = g.value - g.error[i], hi = g.value + g.error[i];
         if (before) lo = clamp(lo, act->gate_lo, act->gate_hi), hi = clamp(hi, act->gate_lo, act->gate_hi);
@@ -260,7 +260,7 @@ static enum swiglu_status decode_matrix(const struct swiglu_matrix *m, float **o
         status = swiglu_fail(error, SWIGLU_E_MEMORY, SWIGLU_NO_OFFSET, 0, "reference: no memory for %zu x %zu weights",
                              rows, cols);
     for (size_t i = 0; i < rows && !status; i++) {
-        status = swiglu_matrix_row(m, i, m->in_out ? line : w + i * cols, scratch);
+        status = swiglu_matrix_row(m, i, m->in_out ? line : w + i * cols, scratch, error);
         if (m->in_out)
             for (size_t j = 0; j < cols && !status; j++) w[j * rows + i] = line[j];
     }

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AVX2 + FMA + F16C: 12 accumulators, 2 weight vectors and a broadcast in 16 registers. */
+#include <string.h>
+
+#include "base/attr.h"
+#include "kern/isa.h"
+
+#if SWIGLU_HAVE_X86
+#define LEVEL avx2
+#define LEVEL_ISA SWIGLU_ISA_AVX2
+#define PREFILL_A 6
+#define PREFILL_B 4
+#define PREFILL_PANELS 1
+#define DECODE_8 0
+#define LEVEL_TARGET "avx2,fma,f16c"
+
+#include "kern/vec_avx2.h"
+#include "kern/inst.tmpl.h"
+SW_TARGET_END
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AVX-512 with the bf16 pair dot: the level of avx512 otherwise. */
+#include <string.h>
+
+#include "base/attr.h"
+#include "kern/isa.h"
+
+#if SWIGLU_HAVE_X86
+#define LEVEL avx512bf16
+#define LEVEL_ISA SWIGLU_ISA_AVX512BF16
+#define PREFILL_A 6
+#define PREFILL_B 4
+#define PREFILL_PANELS 2
+#define DECODE_8 1
+#define LEVEL_TARGET "avx512f,avx512bw,avx512vl,avx512bf16,fma,f16c"
+
+#include "kern/vec_avx512.h"
+
+/* vdpbf16ps eats the odd k first and flushes after each of its two additions, whatever MXCSR says (measured on Zen 4). */
+#define V_DOT_PAIR(acc, w, x) _mm512_dpbf16_ps(acc, (__m512bh)(w), (__m512bh)(x))
+#define V_STORE_BF16_STAGING(p, a) _mm256_storeu_si256((void *)(p), (__m256i)_mm512_cvtneps_pbh(a))
+
+#include "kern/inst.tmpl.h"
+SW_TARGET_END
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AArch64 NEON: 24 accumulators, 4 weight vectors and a broadcast in 32 registers. bf16 pairs are widened and flushed. */
+#include <string.h>
+
+#include "base/attr.h"
+#include "kern/isa.h"
+
+#if SWIGLU_HAVE_NEON
+#define LEVEL neon
+#define LEVEL_ISA SWIGLU_ISA_NEON
+#define PREFILL_A 6
+#define PREFILL_B 4
+#define PREFILL_PANELS 2
+#define DECODE_8 1
+
+#include "kern/vec_neon.h"
+#include "kern/inst.tmpl.h"
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One tile of a product: TILE_MR staged rows times TILE_PANELS packed panels, totals in c.
+ *
+ * Parameters (defined before each inclusion, undefined at its end):
+ *   TILE_NAME      the function
+ *   TILE_MR        rows, a literal: GCC keeps accumulators in registers only for literal array sizes
+ *   TILE_PANELS    1 or 2 adjacent panels, two vectors each
+ *   TILE_PREFETCH  0 none (m = 1: the hardware prefetcher is best alone), 1 the weight stream 16 KB ahead (m of a few),
+ *                  2 the next tile's rows and the next weights, a line per two steps (many rows)
+ * and from a wt_*.h: W_K_STEP, W_LANE_BYTES, W_SUBSTEPS (staged elements a step reads, highest k first), W_LOAD(p, s)
+ *   a vector of weights for substep s, W_DOT(acc, w, x), W_ENTER, W_LEAVE and W_PIN(acc) around a chain, and the seam for
+ *   formats with scales: W_BLOCK steps (a divisor of a record) between two W_FOLD(acc).
+ * Tested combinations: test/check runs every function that a table names.
+ */
+#define TILE_NV (2 * TILE_PANELS)
+#define TILE_PANEL_BYTES ((size_t)(2 * VL * W_LANE_BYTES)) /* of one step */
+
+SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
+    const size_t chunk_steps = SWIGLU_CHUNK / W_K_STEP, record_steps = SWIGLU_RECORD / W_SUBSTEPS;
+    const char *record = t->x, *w0 = t->w0;
+    size_t left = t->n_steps;
+    float *const c = t->c;
+    int add = t->add;
+#if TILE_PANELS == 2
+    const char *w1 = t->w1;
+#else
+    const char *const w1 = w0; /* never read */
+#endif
+#if TILE_PREFETCH == 2
+    const char *next_x = t->next_x, *next_w = t->next_w;
+    const size_t next_w_stride = t->next_w_stride;
+#endif
+    V acc[TILE_MR][TILE_NV];
+    do {
+        size_t chunk = left < chunk_steps ? left : chunk_steps;
+        left -= chunk;
+        SW_UNROLL for (int r = 0; r < TILE_MR; r++)
+            SW_UNROLL for (int j = 0; j < TILE_NV; j++) acc[r][j] = v_set1(0.0f);
+        W_ENTER();
+        SW_UNROLL for (int r = 0; r < TILE_MR; r++)
+            SW_UNROLL for (int j = 0; j < TILE_NV; j++) W_PIN(acc[r][j]);
+        while (chunk) {
+            const char *x = record;
+            size_t n = chunk < record_steps ? chunk : record_steps;
+            chunk -= n;
+            record += (size_t)TILE_MR * SWIGLU_RECORD_BYTES;
+            while (n) {
+                size_t block = n < W_BLOCK ? n : W_BLOCK;
+                n -= block;
+                for (; block >= 2; block -= 2) { /* unroll 1 costs 3 % on Zen 4, 4 and more spill */
+#if TILE_PREFETCH == 1
+                    SW_UNROLL for (size_t i = 0; i < 2 * TILE_PANEL_BYTES; i += 64) SW_PREFETCH_L2(w0 + 16384 + i);
+#elif TILE_PREFETCH == 2
+                    SW_PREFETCH_L2(next_x);
+                    SW_PREFETCH_L2(next_w);
+                    next_x += 64;
+                    next_w += next_w_stride;
+#endif
+#define TILE_STEP 0
+#include "kern/tile_step.tmpl.h"
+#define TILE_STEP 1
+#include "kern/tile_step.tmpl.h"
+                    x += 2 * W_SUBSTEPS * 4;
+                    w0 += 2 * TILE_PANEL_BYTES;
+#if TILE_PANELS == 2
+                    w1 += 2 * TILE_PANEL_BYTES;
+#endif
+                }
+                if (block) { /* only at the end of k */
+#define TILE_STEP 0
+#include "kern/tile_step.tmpl.h"
+                }
+                W_FOLD(acc);
+            }
+        }
+        SW_UNROLL for (int r = 0; r < TILE_MR; r++)
+            SW_UNROLL for (int j = 0; j < TILE_NV; j++) W_PIN(acc[r][j]);
+        W_LEAVE();
+        if (add) {
+            SW_UNROLL for (int r = 0; r < TILE_MR; r++)
+                SW_UNROLL for (int j = 0; j < TILE_NV; j++)
+                    acc[r][j] = v_add(v_load(c + (r * TILE_NV + j) * VL), acc[r][j]);
+        }
+        SW_UNROLL for (int r = 0; r < TILE_MR; r++)
+            SW_UNROLL for (int j = 0; j < TILE_NV; j++) v_store(c + (r * TILE_NV + j) * VL, acc[r][j]);
+        add = 1;
+    } while (left);
+}
+
+#undef TILE_PANEL_BYTES
+#undef TILE_NV
+#undef TILE_NAME
+#undef TILE_MR
+#undef TILE_PANELS
+#undef TILE_PREFETCH

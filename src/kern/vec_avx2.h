@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AVX2 + FMA + F16C primitives: 8 lanes. Each equals its C expression on every input it can meet. */
+#include <immintrin.h>
+#include <string.h>
+
+/* Opens the level's target region; the isa_*.c that includes this closes it. */
+SW_TARGET_BEGIN(LEVEL_TARGET)
+
+#define VL 8
+typedef __m256 V;
+typedef __m256i VI;
+typedef __m256 VM;
+typedef struct { __m256d lo, hi; } VD;
+
+#define V_KEEP(v) __asm__("" : "+x"(v))
+
+SW_ALWAYS_INLINE V v_load(const void *p) { return _mm256_loadu_ps(p); }
+SW_ALWAYS_INLINE void v_store(void *p, V a) { _mm256_storeu_ps(p, a); }
+SW_ALWAYS_INLINE V v_bcast(const void *p) { return _mm256_broadcast_ss(p); }
+SW_ALWAYS_INLINE V v_set1(float a) { return _mm256_set1_ps(a); }
+SW_ALWAYS_INLINE V v_fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+SW_ALWAYS_INLINE V v_fnma(V a, V b, V c) { return _mm256_fnmadd_ps(a, b, c); }
+SW_ALWAYS_INLINE V v_add(V a, V b) { return _mm256_add_ps(a, b); }
+SW_ALWAYS_INLINE V v_sub(V a, V b) { return _mm256_sub_ps(a, b); }
+SW_ALWAYS_INLINE V v_mul(V a, V b) { return _mm256_mul_ps(a, b); }
+SW_ALWAYS_INLINE V v_div(V a, V b) { return _mm256_div_ps(a, b); }
+SW_ALWAYS_INLINE V v_max(V a, V b) { return _mm256_max_ps(a, b); } /* a > b ? a : b */
+SW_ALWAYS_INLINE V v_min(V a, V b) { return _mm256_min_ps(a, b); } /* a < b ? a : b */
+SW_ALWAYS_INLINE V v_rint(V a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+SW_ALWAYS_INLINE VI v_to_int(V a) { return _mm256_cvtps_epi32(a); }
+SW_ALWAYS_INLINE VI v_bits(V a) { return _mm256_castps_si256(a); }
+SW_ALWAYS_INLINE V v_from_bits(VI a) { return _mm256_castsi256_ps(a); }
+SW_ALWAYS_INLINE VI vi_set1(int a) { return _mm256_set1_epi32(a); }
+SW_ALWAYS_INLINE VI vi_add(VI a, VI b) { return _mm256_add_epi32(a, b); }
+SW_ALWAYS_INLINE VI vi_and(VI a, VI b) { return _mm256_and_si256(a, b); }
+SW_ALWAYS_INLINE VI vi_shl(VI a, int n) { return _mm256_slli_epi32(a, n); }
+SW_ALWAYS_INLINE VI vi_shr(VI a, int n) { return _mm256_srli_epi32(a, n); }
+SW_ALWAYS_INLINE VM v_lt(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+SW_ALWAYS_INLINE VM v_is_nan(V a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
+SW_ALWAYS_INLINE VM vi_is_zero(VI a) { return v_from_bits(_mm256_cmpeq_epi32(a, _mm256_setzero_si256())); }
+SW_ALWAYS_INLINE V v_select(VM m, V a, V b) { return _mm256_blendv_ps(b, a, m); }
+
+SW_ALWAYS_INLINE VI v_first(size_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n > 8 ? 8 : (int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+SW_ALWAYS_INLINE V v_keep_first(V a, size_t n) { return v_from_bits(vi_and(v_bits(a), v_first(n))); }
+SW_ALWAYS_INLINE void v_store_first(void *p, V a, size_t n) { _mm256_maskstore_ps(p, v_first(n), a); }
+
+SW_ALWAYS_INLINE V v_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
+SW_ALWAYS_INLINE V v_load_bf16(const void *p) {
+    return v_from_bits(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
+}
+SW_ALWAYS_INLINE VI v_to_f16(V a) {
+    return _mm256_cvtepu16_epi32(_mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+SW_ALWAYS_INLINE void vi_store16_first(void *p, VI a, size_t n) { /* no 16-bit masked store: through a local */
+    uint16_t t[8];
+    _mm_storeu_si128((void *)t, _mm_packus_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)));
+    memcpy(p, t, 2 * (n < 8 ? n : 8));
+}
+
+SW_ALWAYS_INLINE V v_pair_odd(const void *p) { return v_from_bits(vi_and(_mm256_loadu_si256(p), vi_set1((int)0xFFFF0000))); }
+SW_ALWAYS_INLINE V v_pair_even(const void *p) { return v_from_bits(vi_shl(_mm256_loadu_si256(p), 16)); }
+SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) { return v_fma(a, b, c); }
+#define V_FLUSH_ENTER() const unsigned csr_ = _mm_getcsr(); _mm_setcsr(csr_ | 0x8040)
+#define V_FLUSH_LEAVE() _mm_setcsr(csr_)
+#define V_PIN(v) __asm__ volatile("" : "+x"(v))
+
+SW_ALWAYS_INLINE VD vd_from(V a) {
+    return (VD){_mm256_cvtps_pd(_mm256_castps256_ps128(a)), _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1))};
+}
+SW_ALWAYS_INLINE V vd_to(VD a) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(a.lo)), _mm256_cvtpd_ps(a.hi), 1);
+}
+SW_ALWAYS_INLINE VD vd_set1(double a) { return (VD){_mm256_set1_pd(a), _mm256_set1_pd(a)}; }
+SW_ALWAYS_INLINE VD vd_fma(VD a, VD b, VD c) {
+    return (VD){_mm256_fmadd_pd(a.lo, b.lo, c.lo), _mm256_fmadd_pd(a.hi, b.hi, c.hi)};
+}
+SW_ALWAYS_INLINE VD vd_add(VD a, VD b) { return (VD){_mm256_add_pd(a.lo, b.lo), _mm256_add_pd(a.hi, b.hi)}; }
+SW_ALWAYS_INLINE VD vd_sub(VD a, VD b) { return (VD){_mm256_sub_pd(a.lo, b.lo), _mm256_sub_pd(a.hi, b.hi)}; }
+SW_ALWAYS_INLINE VD vd_mul(VD a, VD b) { return (VD){_mm256_mul_pd(a.lo, b.lo), _mm256_mul_pd(a.hi, b.hi)}; }
+SW_ALWAYS_INLINE VD vd_div(VD a, VD b) { return (VD){_mm256_div_pd(a.lo, b.lo), _mm256_div_pd(a.hi, b.hi)}; }
+SW_ALWAYS_INLINE __m256d vd_shift_exponent(__m256d a) {
+    return _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_add_epi64(_mm256_castpd_si256(a), _mm256_set1_epi64x(1023)), 52));
+}
+SW_ALWAYS_INLINE VD vd_exp2_magic(VD a) { return (VD){vd_shift_exponent(a.lo), vd_shift_exponent(a.hi)}; }

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AVX-512F/BW/VL primitives: 16 lanes. Each equals its C expression on every input it can meet. */
+#include <immintrin.h>
+#include <string.h>
+
+/* Opens the level's target region; the isa_*.c that includes this closes it. */
+SW_TARGET_BEGIN(LEVEL_TARGET)
+
+#define VL 16
+typedef __m512 V;
+typedef __m512i VI;
+typedef __mmask16 VM;
+typedef struct { __m512d lo, hi; } VD;
+
+#define V_KEEP(v) __asm__("" : "+v"(v)) /* stops GCC from loading the same weights again for every row */
+
+SW_ALWAYS_INLINE V v_load(const void *p) { return _mm512_loadu_ps(p); }
+SW_ALWAYS_INLINE void v_store(void *p, V a) { _mm512_storeu_ps(p, a); }
+SW_ALWAYS_INLINE V v_bcast(const void *p) { float f; memcpy(&f, p, sizeof f); return _mm512_set1_ps(f); }
+SW_ALWAYS_INLINE V v_set1(float a) { return _mm512_set1_ps(a); }
+SW_ALWAYS_INLINE V v_fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }   /* a b + c */
+SW_ALWAYS_INLINE V v_fnma(V a, V b, V c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a b */
+SW_ALWAYS_INLINE V v_add(V a, V b) { return _mm512_add_ps(a, b); }
+SW_ALWAYS_INLINE V v_sub(V a, V b) { return _mm512_sub_ps(a, b); }
+SW_ALWAYS_INLINE V v_mul(V a, V b) { return _mm512_mul_ps(a, b); }
+SW_ALWAYS_INLINE V v_div(V a, V b) { return _mm512_div_ps(a, b); }
+SW_ALWAYS_INLINE V v_max(V a, V b) { return _mm512_max_ps(a, b); } /* a > b ? a : b */
+SW_ALWAYS_INLINE V v_min(V a, V b) { return _mm512_min_ps(a, b); } /* a < b ? a : b */
+SW_ALWAYS_INLINE V v_rint(V a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+SW_ALWAYS_INLINE VI v_to_int(V a) { return _mm512_cvtps_epi32(a); } /* |a| < 2^31, integral */
+SW_ALWAYS_INLINE VI v_bits(V a) { return _mm512_castps_si512(a); }
+SW_ALWAYS_INLINE V v_from_bits(VI a) { return _mm512_castsi512_ps(a); }
+SW_ALWAYS_INLINE VI vi_set1(int a) { return _mm512_set1_epi32(a); }
+SW_ALWAYS_INLINE VI vi_add(VI a, VI b) { return _mm512_add_epi32(a, b); }
+SW_ALWAYS_INLINE VI vi_and(VI a, VI b) { return _mm512_and_si512(a, b); }
+SW_ALWAYS_INLINE VI vi_shl(VI a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
+SW_ALWAYS_INLINE VI vi_shr(VI a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
+SW_ALWAYS_INLINE VM v_lt(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+SW_ALWAYS_INLINE VM v_is_nan(V a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
+SW_ALWAYS_INLINE VM vi_is_zero(VI a) { return _mm512_testn_epi32_mask(a, a); }
+SW_ALWAYS_INLINE V v_select(VM m, V a, V b) { return _mm512_mask_mov_ps(b, m, a); } /* m ? a : b */
+
+/* Lanes at and beyond n are false. */
+SW_ALWAYS_INLINE VM v_first(size_t n) { return n >= 16 ? 0xFFFF : (VM)((1u << n) - 1); }
+SW_ALWAYS_INLINE V v_keep_first(V a, size_t n) { return _mm512_maskz_mov_ps(v_first(n), a); }
+SW_ALWAYS_INLINE void v_store_first(void *p, V a, size_t n) { _mm512_mask_storeu_ps(p, v_first(n), a); }
+
+/* 16-bit formats in memory. */
+SW_ALWAYS_INLINE V v_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+SW_ALWAYS_INLINE V v_load_bf16(const void *p) {
+    return v_from_bits(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
+}
+SW_ALWAYS_INLINE VI v_to_f16(V a) { /* nearest even; NaN already canonical; value in the low half of each lane */
+    return _mm512_cvtepu16_epi32(_mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+SW_ALWAYS_INLINE void vi_store16_first(void *p, VI a, size_t n) {
+    _mm256_mask_storeu_epi16(p, v_first(n), _mm512_cvtepi32_epi16(a));
+}
+
+/* bf16 pairs without the instruction: the caller of the k loop sets FTZ and DAZ around it, as vdpbf16ps behaves. */
+SW_ALWAYS_INLINE V v_pair_odd(const void *p) { return v_from_bits(vi_and(_mm512_loadu_si512(p), vi_set1((int)0xFFFF0000))); }
+SW_ALWAYS_INLINE V v_pair_even(const void *p) { return v_from_bits(vi_shl(_mm512_loadu_si512(p), 16)); }
+SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) { return v_fma(a, b, c); }
+#define V_FLUSH_ENTER() const unsigned csr_ = _mm_getcsr(); _mm_setcsr(csr_ | 0x8040)
+#define V_FLUSH_LEAVE() _mm_setcsr(csr_)
+#define V_PIN(v) __asm__ volatile("" : "+v"(v)) /* keeps arithmetic on its side of a change of MXCSR */
+
+/* Double precision, for activations that need it: both halves at once. */
+SW_ALWAYS_INLINE VD vd_from(V a) {
+    return (VD){_mm512_cvtps_pd(_mm512_castps512_ps256(a)),
+                _mm512_cvtps_pd(_mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1)))};
+}
+SW_ALWAYS_INLINE V vd_to(VD a) { /* nearest even */
+    return _mm512_castpd_ps(_mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_castps_pd(_mm512_cvtpd_ps(a.lo))),
+                                               _mm256_castps_pd(_mm512_cvtpd_ps(a.hi)), 1));
+}
+SW_ALWAYS_INLINE VD vd_set1(double a) { return (VD){_mm512_set1_pd(a), _mm512_set1_pd(a)}; }
+SW_ALWAYS_INLINE VD vd_fma(VD a, VD b, VD c) {
+    return (VD){_mm512_fmadd_pd(a.lo, b.lo, c.lo), _mm512_fmadd_pd(a.hi, b.hi, c.hi)};
+}
+SW_ALWAYS_INLINE VD vd_add(VD a, VD b) { return (VD){_mm512_add_pd(a.lo, b.lo), _mm512_add_pd(a.hi, b.hi)}; }
+SW_ALWAYS_INLINE VD vd_sub(VD a, VD b) { return (VD){_mm512_sub_pd(a.lo, b.lo), _mm512_sub_pd(a.hi, b.hi)}; }
+SW_ALWAYS_INLINE VD vd_mul(VD a, VD b) { return (VD){_mm512_mul_pd(a.lo, b.lo), _mm512_mul_pd(a.hi, b.hi)}; }
+SW_ALWAYS_INLINE VD vd_div(VD a, VD b) { return (VD){_mm512_div_pd(a.lo, b.lo), _mm512_div_pd(a.hi, b.hi)}; }
+SW_ALWAYS_INLINE __m512d vd_shift_exponent(__m512d a) {
+    return _mm512_castsi512_pd(_mm512_slli_epi64(_mm512_add_epi64(_mm512_castpd_si512(a), _mm512_set1_epi64(1023)), 52));
+}
+/* 2^n for a = n + 1.5 * 2^52, n an integer in -1022..1023 */
+SW_ALWAYS_INLINE VD vd_exp2_magic(VD a) { return (VD){vd_shift_exponent(a.lo), vd_shift_exponent(a.hi)}; }

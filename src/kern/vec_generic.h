@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One lane of plain C: these expressions are what every other level's primitives must equal. fmaf is slow where the
+ * build has no FMA instruction, and right; a double multiply-add would round twice. */
+#include <math.h>
+
+#include "base/half.h"
+#include "kern/flush.h"
+
+#define VL 1
+typedef float V;
+typedef uint32_t VI;
+typedef int VM;
+typedef double VD;
+
+#define V_KEEP(v) ((void)0)
+
+SW_ALWAYS_INLINE V v_load(const void *p) { float f; memcpy(&f, p, sizeof f); return f; }
+SW_ALWAYS_INLINE void v_store(void *p, V a) { memcpy(p, &a, sizeof a); }
+SW_ALWAYS_INLINE V v_bcast(const void *p) { return v_load(p); }
+SW_ALWAYS_INLINE V v_set1(float a) { return a; }
+SW_ALWAYS_INLINE V v_fma(V a, V b, V c) { return fmaf(a, b, c); }
+SW_ALWAYS_INLINE V v_fnma(V a, V b, V c) { return fmaf(-a, b, c); }
+SW_ALWAYS_INLINE V v_add(V a, V b) { return a + b; }
+SW_ALWAYS_INLINE V v_sub(V a, V b) { return a - b; }
+SW_ALWAYS_INLINE V v_mul(V a, V b) { return a * b; }
+SW_ALWAYS_INLINE V v_div(V a, V b) { return a / b; }
+SW_ALWAYS_INLINE V v_max(V a, V b) { return a > b ? a : b; }
+SW_ALWAYS_INLINE V v_min(V a, V b) { return a < b ? a : b; }
+SW_ALWAYS_INLINE V v_rint(V a) { return rintf(a); }
+SW_ALWAYS_INLINE VI v_to_int(V a) { return (uint32_t)(int32_t)a; }
+SW_ALWAYS_INLINE VI v_bits(V a) { return swiglu_f32_bits(a); }
+SW_ALWAYS_INLINE V v_from_bits(VI a) { return swiglu_f32_from_bits(a); }
+SW_ALWAYS_INLINE VI vi_set1(int a) { return (uint32_t)a; }
+SW_ALWAYS_INLINE VI vi_add(VI a, VI b) { return a + b; }
+SW_ALWAYS_INLINE VI vi_and(VI a, VI b) { return a & b; }
+SW_ALWAYS_INLINE VI vi_shl(VI a, int n) { return a << n; }
+SW_ALWAYS_INLINE VI vi_shr(VI a, int n) { return a >> n; }
+SW_ALWAYS_INLINE VM v_lt(V a, V b) { return a < b; }
+SW_ALWAYS_INLINE VM v_is_nan(V a) { return a != a; }
+SW_ALWAYS_INLINE VM vi_is_zero(VI a) { return a == 0; }
+SW_ALWAYS_INLINE V v_select(VM m, V a, V b) { return m ? a : b; }
+SW_ALWAYS_INLINE V v_keep_first(V a, size_t n) { return n ? a : 0.0f; }
+SW_ALWAYS_INLINE void v_store_first(void *p, V a, size_t n) { if (n) v_store(p, a); }
+
+SW_ALWAYS_INLINE V v_load_f16(const void *p) { return swiglu_f16_widen(swiglu_le16(p)); }
+SW_ALWAYS_INLINE V v_load_bf16(const void *p) { return swiglu_bf16_widen(swiglu_le16(p)); }
+SW_ALWAYS_INLINE VI v_to_f16(V a) { return swiglu_f16_store(a); }
+SW_ALWAYS_INLINE void vi_store16_first(void *p, VI a, size_t n) {
+    const uint16_t h = (uint16_t)a;
+    if (n) memcpy(p, &h, sizeof h);
+}
+
+SW_ALWAYS_INLINE V v_pair_odd(const void *p) { return v_from_bits(swiglu_le32(p) & 0xFFFF0000u); }
+SW_ALWAYS_INLINE V v_pair_even(const void *p) { return v_from_bits(swiglu_le32(p) << 16); }
+SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) { return swiglu_fma_flush(a, b, c); }
+#define V_FLUSH_ENTER() ((void)0)
+#define V_FLUSH_LEAVE() ((void)0)
+#define V_PIN(v) ((void)0)
+
+SW_ALWAYS_INLINE VD vd_from(V a) { return a; }
+SW_ALWAYS_INLINE V vd_to(VD a) { return (float)a; }
+SW_ALWAYS_INLINE VD vd_set1(double a) { return a; }
+SW_ALWAYS_INLINE VD vd_fma(VD a, VD b, VD c) { return fma(a, b, c); }
+SW_ALWAYS_INLINE VD vd_add(VD a, VD b) { return a + b; }
+SW_ALWAYS_INLINE VD vd_sub(VD a, VD b) { return a - b; }
+SW_ALWAYS_INLINE VD vd_mul(VD a, VD b) { return a * b; }
+SW_ALWAYS_INLINE VD vd_div(VD a, VD b) { return a / b; }
+SW_ALWAYS_INLINE VD vd_exp2_magic(VD a) {
+    uint64_t u;
+    memcpy(&u, &a, sizeof u);
+    u = (u + 1023) << 52;
+    memcpy(&a, &u, sizeof a);
+    return a;
+}
