@@ -112,10 +112,13 @@ static double sech2(double t) {
     return 1 / (c * c);
 }
 
-/* sech2(a / b1) s(a) + b1 tanh(a / b1) s'(a): each factor at its largest on the interval. */
+/* sech2(a / b1) s(a) + b1 tanh(a / b1) s'(a): each of the two terms between its least and its largest. */
 static double situ_slope(double b1, double lo, double hi) {
     const double near = nearest_zero(lo, hi), far = fmax(fabs(lo), fabs(hi));
-    return (sech2(near / b1) * sigmoid(hi) + b1 * tanh(far / b1) * sigmoid_slope_at(near)) * (1 + 1e-9);
+    const double flat = sigmoid_slope_at(far), steep = sigmoid_slope_at(near);
+    const double least = sech2(far / b1) * sigmoid(lo) + b1 * tanh(lo / b1) * (lo < 0 ? steep : flat);
+    const double most = sech2(near / b1) * sigmoid(hi) + b1 * tanh(hi / b1) * (hi > 0 ? steep : flat);
+    return fmax(fabs(least), fabs(most)) * (1 + 1e-9);
 }
 
 double swiglu_ref_act_slope(const struct swiglu_act *act, double lo, double hi) {
@@ -141,11 +144,10 @@ double swiglu_ref_act_jump(const struct swiglu_act *act, double lo, double hi) {
 /* ---- rounding of the f32 evaluation (docs/numerics.md, accuracy) ---- */
 
 enum {
-    ACT_ROUNDINGS = 4,   /* 2 ULP */
-    XIELU_ROUNDINGS = 6, /* of the magnitudes that are added: the sum itself may cancel */
-    SITU_ROUNDINGS = 12, /* 6 ULP */
-    TANH_ROUNDINGS = 8   /* 4 ULP of b2 tanh(u / b2) */
+    F32_ROUNDINGS = 4,   /* evaluated in f32: 2 ULP */
+    DOUBLE_ROUNDINGS = 2 /* evaluated in double and rounded once: 1 ULP */
 };
+static const double EXPM1_ERROR = 0x1p-33; /* of the kernels' double exp, relative */
 
 static double xielu_magnitude(double a, const float *param) {
     const double p = param[0], n = param[1], b = param[2], e = param[3];
@@ -155,14 +157,15 @@ static double xielu_magnitude(double a, const float *param) {
 
 double swiglu_ref_act_noise(const struct swiglu_act *act, double a) {
     const double value = fabs(swiglu_ref_act(act, a));
-    /* Below 2^-100 no relative figure is promised: the tail ends where exp(-t) leaves the range of f32, at about
-     * 88 2^-128 / |alpha|. */
-    const double tail = value < 0x1p-100 ? 0x1p-121 : 0;
+    /* Below 2^-100 no relative figure is promised: an f32 tail ends where exp(-t) leaves the range, t = alpha a near
+     * -88.3, at 88.3 exp(-88.3) < 2^-120 over |alpha|. */
+    const double tail = value < 0x1p-100 ? 0x1p-120 : 0;
     switch ((enum swiglu_act_kind)act->kind) {
-    case SWIGLU_ACT_XIELU: return XIELU_ROUNDINGS * U * xielu_magnitude(a, act->param) + tail;
-    case SWIGLU_ACT_SITU: return SITU_ROUNDINGS * U * value + tail;
-    case SWIGLU_ACT_SILU: return ACT_ROUNDINGS * U * value + fmax(tail, tail / fabs((double)act->alpha));
-    default: return ACT_ROUNDINGS * U * value + tail;
+    case SWIGLU_ACT_XIELU: /* the terms may cancel */
+        return DOUBLE_ROUNDINGS * U * value + EXPM1_ERROR * xielu_magnitude(a, act->param) + tail;
+    case SWIGLU_ACT_SITU: return DOUBLE_ROUNDINGS * U * value + tail;
+    case SWIGLU_ACT_SILU: return F32_ROUNDINGS * U * value + fmax(tail, tail / fabs((double)act->alpha));
+    default: return F32_ROUNDINGS * U * value + tail;
     }
 }
 
@@ -176,5 +179,5 @@ double swiglu_ref_up_slope(const struct swiglu_act *act, double lo, double hi) {
 }
 
 double swiglu_ref_up_noise(const struct swiglu_act *act, double u) {
-    return act->kind == SWIGLU_ACT_SITU ? TANH_ROUNDINGS * U * fabs(swiglu_ref_up(act, u)) + 0x1p-149 : 0;
+    return act->kind == SWIGLU_ACT_SITU ? DOUBLE_ROUNDINGS * U * fabs(swiglu_ref_up(act, u)) + 0x1p-149 : 0;
 }
