@@ -9,16 +9,15 @@ checked=0
 warnings=(-Wall -Wextra -Wshadow -pedantic -Werror)
 for header in include/swiglu/*.h; do
     for compiler in "gcc -x c -std=c11" "clang -x c -std=c11" "g++ -x c++ -std=c++11" "clang -x c++ -std=c++17"; do
-        # shellcheck disable=SC2086
-        echo "#include <swiglu/${header##*/}>" | ${compiler} "${warnings[@]}" -Iinclude -fsyntax-only - ||
-            fail "$header does not compile alone with $compiler"
+        printf '#include <swiglu/%s>\ntypedef int not_empty;\n' "${header##*/}" |
+            ${compiler} "${warnings[@]}" -Iinclude -fsyntax-only - || fail "$header does not compile alone with $compiler"
         checked=$((checked + 1))
     done
 done
 for header in src/*/*.h; do
     grep -q '^#ifndef SWIGLU_.*_H$' "$header" || continue # a template: it belongs to whoever includes it
-    echo "#include \"${header#src/}\"" | gcc -x c -std=c11 "${warnings[@]}" -Iinclude -Isrc -fsyntax-only - ||
-        fail "$header does not compile alone"
+    printf '#include "%s"\ntypedef int not_empty;\n' "${header#src/}" |
+        gcc -x c -std=c11 "${warnings[@]}" -Iinclude -Isrc -fsyntax-only - || fail "$header does not compile alone"
     checked=$((checked + 1))
 done
 echo "$checked compilations"
