@@ -49,10 +49,15 @@ check: build
 bench: build
 	@build/swiglu bench $(ARGS)
 
-asan tsan:
+asan:
 	@tools/bootstrap.sh test
-	$(call build,$@)
-	@tools/test.sh build-$@ $(ARGS)
+	$(call build,asan)
+	@tools/test.sh build-asan $(ARGS)
+
+tsan:
+	@tools/bootstrap.sh test
+	$(call build,tsan)
+	@tools/test.sh build-tsan -L unit $(ARGS)
 
 cover:
 	@tools/bootstrap.sh cover
