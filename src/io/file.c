@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L /* pread, strerror_r, O_CLOEXEC */
+#define _FILE_OFFSET_BITS 64
+#include "io/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void file_show(struct swiglu_file *file, const char *path) {
+    enum { TAIL = 150 };
+    const size_t n = strlen(path);
+    char *at = file->shown;
+    size_t room = sizeof file->shown;
+    if (n > TAIL) {
+        memcpy(at, "...", 3);
+        at += 3, room -= 3, path += n - TAIL;
+    }
+    swiglu_escape(at, room, path, n > TAIL ? TAIL : n);
+}
+
+static enum swiglu_status file_fail(const struct swiglu_file *file, enum swiglu_status code, const char *what, int err,
+                                    struct swiglu_error *error) {
+    char reason[128];
+    if (strerror_r(err, reason, sizeof reason)) snprintf(reason, sizeof reason, "errno %d", err);
+    return swiglu_fail(error, code, SWIGLU_NO_OFFSET, err, "%s: %s: %s", file->shown, what, reason);
+}
+
+enum swiglu_status swiglu_file_open(struct swiglu_file *file, const char *path, struct swiglu_error *error) {
+    struct stat st;
+    file_show(file, path);
+    /* O_NONBLOCK: opening a FIFO without a writer would wait; on a regular file it has no effect. */
+    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (file->fd < 0) return file_fail(file, SWIGLU_E_OPEN, "cannot open", errno, error);
+    const char *what = "cannot tell the size";
+    int err = 0;
+    if (fstat(file->fd, &st)) {
+        err = errno;
+    } else if (!S_ISREG(st.st_mode)) {
+        what = "not a regular file";
+        err = S_ISDIR(st.st_mode) ? EISDIR : ESPIPE;
+    }
+    if (err) {
+        swiglu_file_close(file);
+        return file_fail(file, SWIGLU_E_OPEN, what, err, error);
+    }
+    file->bytes = (uint64_t)st.st_size;
+    return SWIGLU_OK;
+}
+
+void swiglu_file_close(struct swiglu_file *file) {
+    if (file->fd >= 0) close(file->fd); /* read only: nothing can be lost here */
+    file->fd = -1;
+}
+
+enum swiglu_status swiglu_file_read(const struct swiglu_file *file, uint64_t at, void *dst, size_t n,
+                                    struct swiglu_error *error) {
+    size_t done = 0;
+    while (done < n) {
+        const ssize_t got = pread(file->fd, (char *)dst + done, n - done, (off_t)(at + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) {
+            char what[64];
+            snprintf(what, sizeof what, "read at byte %llu", (unsigned long long)(at + done));
+            return file_fail(file, SWIGLU_E_READ, what, errno, error);
+        }
+        if (got == 0)
+            return swiglu_fail(error, SWIGLU_E_READ, at + done, 0,
+                               "%s: short read at byte %llu: %zu bytes wanted, %zu read; the file had %llu bytes at open",
+                               file->shown, (unsigned long long)(at + done), n, done, (unsigned long long)file->bytes);
+        done += (size_t)got;
+    }
+    return SWIGLU_OK;
+}

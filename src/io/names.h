@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A growing list of names from a file, kept escaped (which keeps different names different) for printing as they are. */
+#ifndef SWIGLU_NAMES_H
+#define SWIGLU_NAMES_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+/* Makes room for `need` elements of elem_bytes; true when memory is short. The new part is not initialised. */
+bool swiglu_grow(void *array_pointer, size_t *capacity, size_t need, size_t elem_bytes);
+
+struct swiglu_names {
+    char *text; /* NUL-terminated, one after the other */
+    size_t text_bytes, text_capacity;
+    size_t *start;
+    size_t n, capacity;
+};
+
+bool swiglu_names_push(struct swiglu_names *names, const void *name, size_t bytes); /* true when memory is short */
+static inline const char *swiglu_names_at(const struct swiglu_names *names, size_t i) {
+    return names->text + names->start[i];
+}
+/* Finds the pair of equal names whose second comes first in the list; *second = n when all differ. E_MEMORY possible. */
+enum swiglu_status swiglu_names_duplicate(const struct swiglu_names *names, size_t *first, size_t *second);
+void swiglu_names_free(struct swiglu_names *names);
+
+#endif
