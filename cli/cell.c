@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cell.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "noise.h"
+
+enum { N_PROBES = CLI_REPETITIONS + 1, ATTEMPTS = 3 };
+#define PROBE_SECONDS 0.02
+#define WARM_UP_SECONDS 0.05
+#define REPETITION_SECONDS 0.02
+#define NOISY_RANGE 0.08
+#define VOID_SHARE 1.05
+
+/* The same block several times, so that a run finds its weights in memory and not in a cache. */
+struct copies {
+    struct cli_job *jobs;
+    size_t n, next;
+};
+
+static void open_copies(struct copies *copies, const struct cli_machine *machine, const struct cli_cell *cell,
+                        const float *x) {
+    struct cli_noise_block own;
+    struct swiglu_desc desc;
+    struct cli_job first;
+    cli_noise_block_init(&own, 1, cell->d, cell->f, cell->dtype, &cell->act, &desc);
+    cli_job_open(&first, machine, &desc, cell->compute, cell->m, x, "bench");
+    *copies = (struct copies){.n = 1};
+    if (cell->m <= CLI_COLD_ROWS) copies->n += (size_t)(CLI_COLD_BYTES / (double)first.info.packed_bytes);
+    copies->jobs = cli_alloc(copies->n, sizeof *copies->jobs);
+    copies->jobs[0] = first;
+    for (size_t i = 1; i < copies->n; i++)
+        cli_job_open(&copies->jobs[i], machine, &desc, cell->compute, cell->m, x, "bench");
+}
+
+static void close_copies(struct copies *copies) {
+    for (size_t i = 0; i < copies->n; i++) cli_job_close(&copies->jobs[i]);
+    free(copies->jobs);
+}
+
+static double run_next(struct copies *copies, const struct cli_machine *machine, size_t n_runs) {
+    double begin = cli_now();
+    for (size_t i = 0; i < n_runs; i++) {
+        cli_job_run(&copies->jobs[copies->next], machine);
+        copies->next = (copies->next + 1) % copies->n;
+    }
+    return cli_now() - begin;
+}
+
+/* Warms up and finds how many runs make one repetition: long enough for the clock, and a round through all copies. */
+static size_t runs_per_repetition(struct copies *copies, const struct cli_machine *machine) {
+    double total = 0;
+    size_t n = 0;
+    while (total < WARM_UP_SECONDS) total += run_next(copies, machine, 1), n++;
+    size_t by_time = (size_t)(REPETITION_SECONDS / (total / (double)n)) + 1;
+    return by_time > copies->n || copies->n == 1 ? by_time : copies->n;
+}
+
+static double larger(double a, double b) { return a > b ? a : b; }
+
+/* A repetition is judged by the better of the probes before and after it: a weak probe must not flatter it. */
+static struct cli_bound bound_between(const struct cli_job *job, const struct swiglu_limits *a,
+                                      const struct swiglu_limits *b) {
+    struct swiglu_limits best = {.struct_size = sizeof best, .f32_flops = larger(a->f32_flops, b->f32_flops),
+                                 .bf16_flops = larger(a->bf16_flops, b->bf16_flops),
+                                 .read_bytes = larger(a->read_bytes, b->read_bytes)};
+    return cli_job_bound(job, &best);
+}
+
+static void attempt(struct cli_machine *machine, struct copies *copies, struct cli_figures *f) {
+    struct swiglu_limits probes[N_PROBES];
+    double seconds[CLI_REPETITIONS], shares[CLI_REPETITIONS], peaks[N_PROBES], reads[N_PROBES];
+    const struct cli_job *job = &copies->jobs[0];
+    size_t n_runs = runs_per_repetition(copies, machine);
+    cli_machine_probe(machine, PROBE_SECONDS, &probes[0]);
+    for (int i = 0; i < CLI_REPETITIONS; i++) {
+        if (!f->cold) run_next(copies, machine, 1); /* the probe has filled the caches with its own bytes */
+        seconds[i] = run_next(copies, machine, n_runs) / (double)n_runs;
+        cli_machine_probe(machine, PROBE_SECONDS, &probes[i + 1]);
+        struct cli_bound bound = bound_between(job, &probes[i], &probes[i + 1]);
+        shares[i] = bound.seconds / seconds[i];
+        f->limit = bound.limit;
+    }
+    for (int i = 0; i < N_PROBES; i++) {
+        peaks[i] = cli_job_bound(job, &probes[i]).peak_flops;
+        reads[i] = probes[i].read_bytes;
+    }
+    f->peak_flops = cli_quantile(peaks, N_PROBES, 0.5);
+    f->read_bytes = cli_quantile(reads, N_PROBES, 0.5);
+    double *decides = strcmp(f->limit, "flops") ? reads : peaks;
+    f->probe_range = (cli_quantile(decides, N_PROBES, 0.9) - cli_quantile(decides, N_PROBES, 0.1)) /
+                     cli_quantile(decides, N_PROBES, 0.5);
+    f->seconds = cli_quantile(seconds, CLI_REPETITIONS, 0.5);
+    f->seconds_p10 = cli_quantile(seconds, CLI_REPETITIONS, 0.1);
+    f->seconds_p90 = cli_quantile(seconds, CLI_REPETITIONS, 0.9);
+    f->share = cli_quantile(shares, CLI_REPETITIONS, 0.5);
+    f->share_p10 = cli_quantile(shares, CLI_REPETITIONS, 0.1);
+    f->share_p90 = cli_quantile(shares, CLI_REPETITIONS, 0.9);
+    f->outcome = f->probe_range > NOISY_RANGE ? CLI_NOISY : f->share > VOID_SHARE ? CLI_VOID : CLI_MEASURED;
+}
+
+/* No limit lies below a rate that was reached: later cells see it. Warm reading is the cache's rate, not memory's. */
+static void raise_floor(struct cli_machine *machine, const struct cli_job *job, const struct cli_figures *f) {
+    struct cli_bound bound = cli_job_bound(job, &(struct swiglu_limits){sizeof(struct swiglu_limits), 1, 1, 1});
+    struct swiglu_limits *floor = &machine->floor;
+    double flops = bound.flops / f->seconds, bytes = bound.bytes / f->seconds;
+    if (job->info.compute_up == job->info.compute_down) {
+        double *peak = job->info.compute_up == SWIGLU_COMPUTE_BF16 ? &floor->bf16_flops : &floor->f32_flops;
+        *peak = larger(*peak, flops);
+    }
+    if (f->cold) floor->read_bytes = larger(floor->read_bytes, bytes);
+}
+
+void cli_cell_measure(struct cli_machine *machine, const struct cli_cell *cell, struct cli_figures *figures) {
+    struct copies copies;
+    float *x = cli_alloc(cell->m * cell->d, sizeof *x);
+    cli_noise_fill(1, CLI_STREAM_X, 0, cell->m * cell->d, x);
+    open_copies(&copies, machine, cell, x);
+    const struct cli_job *job = &copies.jobs[0];
+    *figures = (struct cli_figures){.compute = job->info.compute_up, .isa = job->info.isa,
+                                    .kernel_up = job->info.kernel_up, .kernel_down = job->info.kernel_down};
+    figures->cold = (double)job->info.packed_bytes * (double)copies.n > CLI_COLD_BYTES;
+    figures->outcome = CLI_NOISY;
+    for (int i = 0; i < ATTEMPTS && figures->outcome != CLI_MEASURED; i++) attempt(machine, &copies, figures);
+    if (figures->outcome == CLI_MEASURED) raise_floor(machine, job, figures);
+    close_copies(&copies);
+    free(x);
+}

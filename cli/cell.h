@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One cell of the benchmark: a block of noise, a number of rows, and how its time is measured honestly. */
+#ifndef CLI_CELL_H
+#define CLI_CELL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "machine.h"
+
+enum { CLI_REPETITIONS = 11, CLI_COLD_ROWS = 8 };
+
+struct cli_cell {
+    size_t d, f, m;
+    int dtype, compute;
+    struct swiglu_act act;
+};
+
+enum cli_outcome { CLI_MEASURED, CLI_NOISY, CLI_VOID };
+
+struct cli_figures {
+    int outcome, cold, compute; /* compute: what gate and up ran in */
+    uint64_t isa;
+    const char *kernel_up, *kernel_down, *limit;
+    double seconds, seconds_p10, seconds_p90;
+    double share, share_p10, share_p90;
+    double peak_flops, read_bytes; /* medians of the probes */
+    double probe_range;            /* (90 % - 10 %) / median of the limit that decides */
+};
+
+void cli_cell_measure(struct cli_machine *machine, const struct cli_cell *cell, struct cli_figures *figures);
+
+#endif

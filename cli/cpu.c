@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <getopt.h>
+#include <stdio.h>
+
+#include "cli.h"
+#include "json.h"
+
+static const struct cli_option options[] = {
+    {'j', "json", NULL, "one JSON object a level, then one a weight format, then one an activation"},
+    {0, NULL, NULL, NULL},
+};
+
+/* In the order of the file format's numbers. */
+static const int dtypes[] = {SWIGLU_F32,  SWIGLU_F16,  SWIGLU_BF16, SWIGLU_Q4_0, SWIGLU_Q4_1, SWIGLU_Q5_0, SWIGLU_Q5_1,
+                             SWIGLU_Q8_0, SWIGLU_Q2_K, SWIGLU_Q3_K, SWIGLU_Q4_K, SWIGLU_Q5_K, SWIGLU_Q6_K, SWIGLU_MXFP4};
+enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0] };
+
+static void print_levels(const struct swiglu_cpu_info *cpu, uint64_t mask, int json) {
+    if (!json) printf("%u CPUs usable by this process\n\nlevel       runs here  in this build  allowed  why\n", cpu->n_cpus);
+    for (unsigned i = 0; i < CLI_N_LEVELS; i++) {
+        uint64_t bit = (uint64_t)1 << i;
+        int can = (cpu->can & bit) != 0, compiled = (cpu->compiled & bit) != 0, allowed = (mask & bit) != 0;
+        if (!json) {
+            printf("%-10s  %-9s  %-13s  %-7s  %s\n", cli_level_name(i), can ? "yes" : "no", compiled ? "yes" : "no",
+                   allowed ? "yes" : "no", cpu->why[i]);
+            continue;
+        }
+        cli_json_open();
+        cli_json_string("level", cli_level_name(i));
+        cli_json_flag("can", can);
+        cli_json_flag("compiled", compiled);
+        cli_json_flag("allowed", allowed);
+        cli_json_string("why", cpu->why[i]);
+        cli_json_close();
+    }
+}
+
+static void print_formats(uint64_t mask, int json) {
+    static const int computes[] = {SWIGLU_COMPUTE_AUTO, SWIGLU_COMPUTE_F32, SWIGLU_COMPUTE_BF16};
+    if (!json) printf("\nweights  compute auto    compute f32     compute bf16    why (auto)\n");
+    for (int i = 0; i < N_DTYPES; i++) {
+        const char *kernel[3], *why[3];
+        for (int c = 0; c < 3; c++)
+            cli_require(swiglu_kernel_query(dtypes[i], computes[c], mask, &kernel[c], &why[c]), NULL,
+                        cli_dtype_name(dtypes[i]));
+        if (!json) {
+            printf("%-7s  %-14s  %-14s  %-14s  %s\n", cli_dtype_name(dtypes[i]), kernel[0], kernel[1], kernel[2], why[0]);
+            continue;
+        }
+        cli_json_open();
+        cli_json_string("weights", cli_dtype_name(dtypes[i]));
+        cli_json_string("kernel_auto", kernel[0]);
+        cli_json_string("kernel_f32", kernel[1]);
+        cli_json_string("kernel_bf16", kernel[2]);
+        cli_json_string("why", why[0]);
+        cli_json_close();
+    }
+}
+
+static void print_activations(int json) {
+    const char *name, *about;
+    if (!json) printf("\nactivation         what it is\n");
+    for (size_t i = 0; (name = swiglu_act_name(i, &about)); i++) {
+        if (!json) {
+            printf("%-17s  %s\n", name, about);
+            continue;
+        }
+        cli_json_open();
+        cli_json_string("activation", name);
+        cli_json_string("about", about);
+        cli_json_close();
+    }
+}
+
+static int act_cpu(const struct cli_verb *verb, int argc, char **argv) {
+    const char *value;
+    int json = 0;
+    while (cli_option_next(verb, argc, argv, &value) != -1) json = 1;
+    cli_operands_max(verb, argc, argv, 0);
+    struct swiglu_cpu_info cpu = {.struct_size = sizeof cpu};
+    cli_require(swiglu_cpu_query(&cpu), NULL, "cpu");
+    uint64_t mask = cli_level_limit();
+    print_levels(&cpu, mask, json);
+    print_formats(mask, json);
+    print_activations(json);
+    return CLI_OK;
+}
+
+const struct cli_verb cli_verb_cpu = {
+    "cpu",
+    "cpu [options]",
+    "Shows which instruction-set levels run here, which kernel each weight format runs on and why, and all activations.",
+    "SWIGLU_ISA limits the levels: generic, avx2, avx512, avx512bf16 or neon.",
+    options,
+    act_cpu,
+};

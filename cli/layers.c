@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "layers.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "noise.h"
+
+struct swiglu_model_block_info cli_model_block(const struct swiglu_model *model, size_t i) {
+    struct swiglu_model_block_info info = {.struct_size = sizeof info};
+    cli_require(swiglu_model_block(model, i, &info), NULL, "block");
+    return info;
+}
+
+struct swiglu_tensor_info cli_model_tensor(const struct swiglu_model *model, size_t i) {
+    struct swiglu_tensor_info info = {.struct_size = sizeof info};
+    cli_require(swiglu_model_tensor(model, i, &info), NULL, "tensor");
+    return info;
+}
+
+struct swiglu_model_block_info cli_layers_block(const struct cli_layers *layers, size_t i) {
+    return cli_model_block(layers->model, layers->index[i]);
+}
+
+static size_t parse_layer(const char *list, const char **p) {
+    size_t value = 0;
+    const char *begin = *p;
+    for (; isdigit((unsigned char)**p); ++*p) {
+        if (value > (SIZE_MAX - 9) / 10) cli_fail(CLI_USAGE, "--layers %s: a number above 2^64 - 1", list);
+        value = value * 10 + (size_t)(**p - '0');
+    }
+    if (*p == begin) cli_fail(CLI_USAGE, "--layers %s: a list such as 0,3-5 is expected", *list ? list : "''");
+    return value;
+}
+
+static int layer_is_usable(const struct cli_layers *layers, size_t layer) {
+    for (size_t i = 0; i < layers->info.n_blocks; i++) {
+        struct swiglu_model_block_info block = cli_model_block(layers->model, i);
+        if (block.usable && block.layer == layer) return 1;
+    }
+    return 0;
+}
+
+/* Adds the usable blocks of layers first to last. A layer that is only left out cannot be asked for; one whose shared
+ * part is usable beside left-out experts can. */
+static void choose_range(struct cli_layers *layers, char *chosen, size_t first, size_t last) {
+    size_t found = 0, lowest = SIZE_MAX, highest = 0;
+    if (first > last) cli_fail(CLI_USAGE, "--layers %zu-%zu: the range runs backwards", first, last);
+    if (!layers->info.n_blocks) cli_fail(CLI_USAGE, "%s: no feed-forward blocks were found", layers->path);
+    for (size_t i = 0; i < layers->info.n_blocks; i++) {
+        struct swiglu_model_block_info block = cli_model_block(layers->model, i);
+        if (block.layer < lowest) lowest = block.layer;
+        if (block.layer > highest) highest = block.layer;
+        if (block.layer < first || block.layer > last) continue;
+        if (!block.usable && !layer_is_usable(layers, block.layer))
+            cli_fail(CLI_USAGE, "%s: layer %zu is left out: %s", layers->path, block.layer, block.reason);
+        chosen[i] = (char)block.usable;
+        found++;
+    }
+    if (!found || last > highest)
+        cli_fail(CLI_USAGE, "%s: --layers: there is no layer %zu; the file has %zu to %zu", layers->path,
+                 found ? last : first, lowest, highest);
+}
+
+static void choose_list(struct cli_layers *layers, char *chosen, const char *list) {
+    for (const char *p = list;; p++) {
+        size_t first = parse_layer(list, &p), last = first;
+        if (*p == '-') p++, last = parse_layer(list, &p);
+        choose_range(layers, chosen, first, last);
+        if (!*p) return;
+        if (*p != ',') cli_fail(CLI_USAGE, "--layers %s: '%c' where a comma is expected", list, *p);
+    }
+}
+
+void cli_layers_open(struct cli_layers *layers, const char *path, int strict, const char *activation,
+                     const char *list) {
+    struct swiglu_error error = {.struct_size = sizeof error};
+    struct swiglu_model_options options = {.struct_size = sizeof options, .strict = strict, .activation = activation};
+    *layers = (struct cli_layers){.path = path, .info = {.struct_size = sizeof layers->info}, .named = list != NULL};
+    if (activation) {
+        struct swiglu_act act;
+        cli_parse_activation(activation, &act);
+    }
+    cli_require(swiglu_model_open(path, &options, &layers->model, &error), &error, path);
+    cli_require(swiglu_model_query(layers->model, &layers->info), NULL, path);
+    for (size_t i = 0; i < layers->info.n_warnings; i++)
+        cli_note("%s: warning: %s", path, swiglu_model_warning(layers->model, i));
+    char *chosen = cli_alloc(layers->info.n_blocks, 1);
+    layers->index = cli_alloc(layers->info.n_blocks, sizeof *layers->index);
+    if (list) choose_list(layers, chosen, list);
+    for (size_t i = 0; i < layers->info.n_blocks; i++)
+        if (list ? chosen[i] : cli_model_block(layers->model, i).usable) layers->index[layers->n++] = i;
+    free(chosen);
+}
+
+void cli_layers_close(struct cli_layers *layers) {
+    free(layers->index);
+    swiglu_model_close(layers->model);
+}
+
+void cli_layers_note_left_out(const struct cli_layers *layers) {
+    for (size_t i = 0; i < layers->info.n_blocks; i++) {
+        struct swiglu_model_block_info block = cli_model_block(layers->model, i);
+        if (!block.usable) cli_note("%s: layer %zu is left out: %s", layers->path, block.layer, block.reason);
+    }
+}
+
+float *cli_rows_alloc(size_t m, size_t width) {
+    if (width && m > SIZE_MAX / sizeof(float) / width)
+        cli_fail(CLI_USAGE, "%zu rows of %zu values exceed the address space", m, width);
+    return cli_alloc(m * width, sizeof(float));
+}
+
+/* The norm's weight as d floats, or NULL where there is none that fits. */
+static float *read_norm(const struct cli_layers *layers, const struct swiglu_model_block_info *block) {
+    if (block->norm < 0) return NULL;
+    struct swiglu_tensor_info tensor = cli_model_tensor(layers->model, (size_t)block->norm);
+    struct swiglu_dtype_info dtype = {.struct_size = sizeof dtype};
+    if (tensor.n_dims != 1 || tensor.dims[0] != block->d_in || swiglu_dtype_query(tensor.dtype, &dtype)) return NULL;
+    struct swiglu_error error = {.struct_size = sizeof error};
+    float *weight = cli_alloc(block->d_in, sizeof *weight);
+    void *raw = cli_alloc((size_t)tensor.bytes, 1);
+    cli_require(swiglu_model_read(layers->model, (size_t)block->norm, 0, raw, (size_t)tensor.bytes, &error), &error,
+                layers->path);
+    cli_require(swiglu_decode(tensor.dtype, raw, block->d_in, weight), NULL, tensor.name);
+    free(raw);
+    return weight;
+}
+
+void cli_layers_noise(const struct cli_layers *layers, size_t i, uint64_t seed, size_t m, float *x) {
+    struct swiglu_model_block_info block = cli_layers_block(layers, i);
+    float *weight = read_norm(layers, &block);
+    cli_noise_fill(seed, CLI_STREAM_X, 0, m * block.d_in, x);
+    for (size_t r = 0; weight && r < m; r++)
+        for (size_t c = 0; c < block.d_in; c++) x[r * block.d_in + c] *= weight[c];
+    free(weight);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "json.h"
+
+static const struct cli_verb *const verbs[] = {&cli_verb_run, &cli_verb_info, &cli_verb_check, &cli_verb_bench,
+                                               &cli_verb_cpu};
+enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
+
+static void print_help(void) {
+    printf("swiglu: feed-forward blocks of language models, bit-reproducible and near the machine's limit\n\nusage:\n");
+    printf("  swiglu run [FILE] [options]     evaluate the blocks of a checkpoint, or one of noise; --check proves them\n"
+           "  swiglu info FILE [options]      list a checkpoint's blocks and what is left out\n"
+           "  swiglu check [FILE] [options]   compare every kernel with the generic one, or a checkpoint with the reference\n"
+           "  swiglu bench [options]          measure time and share of the machine's limit\n"
+           "  swiglu cpu [options]            show instruction-set levels, kernels and activations\n"
+           "  swiglu COMMAND --help           the options of a command\n"
+           "  swiglu --version                versions and levels\n\n"
+           "SWIGLU_ISA=generic|avx2|avx512|avx512bf16|neon is an upper limit on the instruction set.\n"
+           "exit status: 0 success; 1 a check failed; 2 wrong usage, or a file that cannot be opened or is invalid;\n"
+           "3 a read, write or memory failure.\n");
+}
+
+static void print_version(int json) {
+    struct swiglu_build build = {.struct_size = sizeof build};
+    struct swiglu_cpu_info cpu = {.struct_size = sizeof cpu};
+    cli_require(swiglu_version(&build), NULL, "version");
+    cli_require(swiglu_cpu_query(&cpu), NULL, "cpu");
+    char levels[96] = "";
+    for (unsigned i = 0; i < CLI_N_LEVELS; i++)
+        if (cpu.can & cpu.compiled & cli_level_limit() & (uint64_t)1 << i)
+            snprintf(levels + strlen(levels), sizeof levels - strlen(levels), "%s%s", *levels ? " " : "",
+                     cli_level_name(i));
+    if (json) {
+        cli_json_open();
+        cli_json_string("version", SWIGLU_VERSION_STRING);
+        cli_json_string("library", build.version);
+        cli_json_count("abi", (uint64_t)build.abi);
+        cli_json_string("compiler", build.compiler);
+        cli_json_string("levels", levels);
+        cli_json_close();
+        return;
+    }
+    printf("swiglu %s\nlibrary %s, ABI %d\ncompiler %s\nlevels %s\n", SWIGLU_VERSION_STRING, build.version, build.abi,
+           build.compiler, levels);
+}
+
+static const struct cli_verb *find_verb(const char *word) {
+    const char *names[N_VERBS + 1] = {0};
+    for (int i = 0; i < N_VERBS; i++) {
+        if (!strcmp(verbs[i]->name, word)) return verbs[i];
+        names[i] = verbs[i]->name;
+    }
+    const char *near = cli_nearest(word + strspn(word, "-"), names), *kind = *word == '-' ? "option" : "command";
+    if (near) cli_fail(CLI_USAGE, "unknown %s %s; did you mean '%s'?", kind, word, near);
+    cli_fail(CLI_USAGE, "unknown %s %s; try 'swiglu --help'", kind, *word ? word : "''");
+}
+
+int main(int argc, char **argv) {
+    int code = CLI_OK;
+    if (argc < 2) cli_fail(CLI_USAGE, "a command is expected; try 'swiglu --help'");
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+        print_help();
+    } else if (!strcmp(argv[1], "--version")) {
+        int json = argc > 2 && !strcmp(argv[2], "--json");
+        if (argc > 2 + json) cli_fail(CLI_USAGE, "--version: unexpected argument %s", argv[2 + json]);
+        print_version(json);
+    } else {
+        const struct cli_verb *verb = find_verb(argv[1]);
+        (void)cli_level_limit(); /* a wrong SWIGLU_ISA is an error even where no level is chosen */
+        code = verb->act(verb, argc - 1, argv + 1);
+    }
+    cli_stdout_finish();
+    return code;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "output.h"
+
+static int progress_shown;
+
+/* A file's name or contents may hold terminal escape codes; they are printed as \xNN. */
+static void print_line(const char *format, va_list args) {
+    char text[2048];
+    vsnprintf(text, sizeof text, format, args);
+    fputs("swiglu: ", stderr);
+    for (const char *p = text; *p; p++) {
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            fprintf(stderr, "\\x%02x", (unsigned)(unsigned char)*p);
+        else
+            putc(*p, stderr);
+    }
+    putc('\n', stderr);
+}
+
+void cli_note(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    cli_progress(NULL);
+    fflush(stdout); /* keeps the two streams in order where both end in one terminal or file */
+    print_line(format, args);
+    va_end(args);
+}
+
+noreturn void cli_fail(int code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    cli_progress(NULL);
+    fflush(stdout);
+    print_line(format, args);
+    va_end(args);
+    cli_output_discard();
+    exit(code);
+}
+
+static int exit_code(enum swiglu_status status) {
+    switch (status) {
+    case SWIGLU_E_READ:
+    case SWIGLU_E_WRITE:
+    case SWIGLU_E_MEMORY:
+    case SWIGLU_E_WORKSPACE:
+        return CLI_IO;
+    default:
+        return CLI_USAGE;
+    }
+}
+
+noreturn void cli_fail_status(enum swiglu_status status, const struct swiglu_error *error, const char *what) {
+    if (error && error->text[0]) cli_fail(exit_code(status), "%s", error->text);
+    if (status == SWIGLU_E_MEMORY) cli_fail(CLI_IO, "%s: out of memory", what);
+    cli_fail(exit_code(status), "%s: %s", what, swiglu_status_name(status));
+}
+
+void cli_require(enum swiglu_status status, const struct swiglu_error *error, const char *what) {
+    if (status) cli_fail_status(status, error, what);
+}
+
+void cli_progress(const char *format, ...) {
+    if (!format) {
+        if (progress_shown) fputs("\r\033[K", stderr);
+        progress_shown = 0;
+        return;
+    }
+    if (!isatty(STDERR_FILENO)) return;
+    va_list args;
+    va_start(args, format);
+    fputs("\r\033[K", stderr);
+    vfprintf(stderr, format, args);
+    fflush(stderr);
+    va_end(args);
+    progress_shown = 1;
+}
+
+void cli_stdout_finish(void) {
+    cli_progress(NULL);
+    errno = 0;
+    int failed = ferror(stdout);
+    failed |= fflush(stdout);
+    if (!failed) return;
+    if (errno == EPIPE) {
+        cli_output_discard();
+        _exit(CLI_IO);
+    }
+    cli_fail(CLI_IO, "standard output: %s", errno ? strerror(errno) : "a write failed");
+}
+
+void *cli_alloc(size_t n, size_t size) {
+    void *p = calloc(n ? n : 1, size);
+    if (!p) cli_fail(CLI_IO, "out of memory: %zu x %zu bytes", n, size);
+    return p;
+}
+
+const char *cli_quote(const char *s) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+    if (*s && s[strspn(s, plain)] == 0) return s;
+    char *quoted = cli_alloc(4 * strlen(s) + 3, 1), *out = quoted;
+    *out++ = '\'';
+    for (; *s; s++) {
+        if (*s == '\'') {
+            memcpy(out, "'\\''", 4);
+            out += 4;
+        } else {
+            *out++ = *s;
+        }
+    }
+    *out = '\'';
+    return quoted;
+}

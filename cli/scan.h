@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* NaN and Inf among the weights of a file: values of f32, f16 and bf16, scales of block formats. */
+#ifndef CLI_SCAN_H
+#define CLI_SCAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <swiglu/model.h>
+
+/* Where a block format keeps its scales: f16 at these bytes of the block, or one e8m0 byte (an exponent, 255 is NaN). */
+struct cli_scales {
+    int dtype, n_f16, n_e8m0;
+    unsigned at[2];
+};
+
+const struct cli_scales *cli_scales_of(int dtype); /* NULL for formats without blocks */
+
+struct cli_finding {
+    uint64_t n_bad, index, offset; /* how many; the first: element or block, and byte of the file */
+    int in_blocks;
+    char what[48]; /* such as "NaN scale 0x7e00" */
+};
+
+/* 1: every value or scale was looked at, *finding says what was bad; 0: the format has no decoder here. */
+int cli_scan_tensor(const struct swiglu_model *model, size_t tensor, struct cli_finding *finding, const char *path);
+
+#endif
