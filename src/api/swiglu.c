@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Public entries: validate, then call down. Whatever computes with floats runs in the default floating-point environment
+ * and puts the caller's back, so that a caller's flush-to-zero or rounding mode changes no result. */
+#include "swiglu/swiglu.h"
+
+#include <fenv.h>
+#include <math.h>
+
+#include "base/act.h"
+#include "base/checked.h"
+#include "base/half.h"
+#include "cpu/cpu.h"
+#include "dtype/dtype.h"
+#include "ffn/forward.h"
+#include "ffn/measure.h"
+#include "ffn/plan.h"
+#include "ref/reference.h"
+
+static void enter_default(fenv_t *caller) {
+    fegetenv(caller);
+    fesetenv(FE_DFL_ENV);
+}
+
+/* ---- data types ---- */
+
+enum swiglu_status swiglu_dtype_query(int dtype, struct swiglu_dtype_info *info) {
+    const struct swiglu_dtype_row *row = swiglu_dtype_find(dtype);
+    if (!row) return SWIGLU_E_ARGUMENT;
+    const struct swiglu_dtype_info full = {sizeof full, row->name, row->block_elems, row->block_bytes};
+    return swiglu_struct_out(info, &full, sizeof full);
+}
+
+enum swiglu_status swiglu_decode(int dtype, const void *src, size_t n, float *dst) {
+    const struct swiglu_dtype_row *row = swiglu_dtype_find(dtype);
+    fenv_t caller;
+    if (!row || ((!src || !dst) && n)) return SWIGLU_E_ARGUMENT;
+    if (n % row->block_elems) return SWIGLU_E_SHAPE;
+    if (n == 0) return SWIGLU_OK;
+    enter_default(&caller);
+    row->decode(src, n / row->block_elems, dst);
+    fesetenv(&caller);
+    return SWIGLU_OK;
+}
+
+enum swiglu_status swiglu_encode(int dtype, const float *src, size_t n, void *dst) {
+    fenv_t caller;
+    if (!swiglu_dtype_find(dtype) || ((!src || !dst) && n)) return SWIGLU_E_ARGUMENT;
+    if (!swiglu_dtype_is_float(dtype)) return SWIGLU_E_UNSUPPORTED;
+    enter_default(&caller);
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t bits = isnan(src[i]) ? 0x7FC00000u : swiglu_f32_bits(src[i]);
+        const uint16_t half = dtype == SWIGLU_F16 ? swiglu_f16_store(src[i]) : swiglu_bf16_store(src[i]);
+        const size_t bytes = swiglu_float_bytes(dtype);
+        memcpy((char *)dst + i * bytes, bytes == 4 ? (const void *)&bits : (const void *)&half, bytes);
+    }
+    fesetenv(&caller);
+    return SWIGLU_OK;
+}
+
+enum swiglu_status swiglu_act_eval(const struct swiglu_act *act, size_t n, const float *x, float *y) {
+    struct swiglu_act full = swiglu_act_default();
+    struct swiglu_error *const error = NULL;
+    fenv_t caller;
+    const struct swiglu_kern *generic = swiglu_kern_select(SWIGLU_ISA_GENERIC);
+    if (swiglu_struct_in(&full, sizeof full, act) || ((!x || !y) && n)) return SWIGLU_E_ARGUMENT;
+    TRY(swiglu_act_check(&full, 1, error));
+    enter_default(&caller);
+    generic->act(&full, n, x, y);
+    fesetenv(&caller);
+    return SWIGLU_OK;
+}
+
+/* ---- block ---- */
+
+enum swiglu_status swiglu_block_create(const struct swiglu_desc *desc, const struct swiglu_options *options,
+                                       struct swiglu_block **block, struct swiglu_error *error) {
+    struct swiglu_desc checked;
+    struct swiglu_options chosen;
+    fenv_t caller;
+    REQUIRE(block, SWIGLU_E_ARGUMENT, "block: NULL");
+    *block = NULL;
+    TRY(swiglu_desc_check(desc, &checked, error));
+    TRY(swiglu_options_check(options, &chosen, error));
+    enter_default(&caller);
+    const enum swiglu_status status = swiglu_block_prepare(&checked, &chosen, block, error);
+    fesetenv(&caller);
+    return status;
+}
+
+enum swiglu_status swiglu_block_query(const struct swiglu_block *block, struct swiglu_block_info *info) {
+    if (!block) return SWIGLU_E_ARGUMENT;
+    const struct swiglu_block_info full = {
+        .struct_size = sizeof full, .d_in = block->d_in, .d_ff = block->d_ff, .d_out = block->d_out,
+        .gated = block->gated, .compute_up = block->compute_up, .compute_down = block->compute_down,
+        .isa = block->kern->isa, .kernel_up = block->up.info->kernel, .kernel_down = block->down.info->kernel,
+        .why = block->why, .packed_bytes = block->packed_bytes, .file_bytes = block->file_bytes,
+        .expanded = block->expanded};
+    return swiglu_struct_out(info, &full, sizeof full);
+}
+
+/* ---- forward ---- */
+
+enum swiglu_status swiglu_forward_bytes(const struct swiglu_block *block, size_t m, unsigned n_threads, size_t *bytes) {
+    if (!block || !bytes) return SWIGLU_E_ARGUMENT;
+    return swiglu_forward_size(block, m, n_threads, bytes) ? SWIGLU_E_SHAPE : SWIGLU_OK;
+}
+
+/* Extent of m rows of n elements in bytes; true if it overflows. */
+static bool extent(size_t m, size_t n, size_t ld_elems, int dtype, size_t *bytes) {
+    size_t elems;
+    return SW_MUL(m - 1, ld_elems, &elems) || SW_ADD(elems, n, &elems) || SW_MUL(elems, swiglu_float_bytes(dtype), bytes);
+}
+
+static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+    const uintptr_t pa = (uintptr_t)a, pb = (uintptr_t)b;
+    return a_bytes && b_bytes && pa < pb + b_bytes && pb < pa + a_bytes;
+}
+
+enum swiglu_status swiglu_forward(const struct swiglu_block *block, size_t m, struct swiglu_crows x, struct swiglu_rows y,
+                                  struct swiglu_work work, const struct swiglu_runner *runner) {
+    size_t need, x_bytes, y_bytes;
+    if (!block || !swiglu_dtype_is_float(x.dtype) || !swiglu_dtype_is_float(y.dtype)) return SWIGLU_E_ARGUMENT;
+    if (x.ld_elems == 0) x.ld_elems = block->d_in;
+    if (y.ld_elems == 0) y.ld_elems = block->d_out;
+    if (x.ld_elems < block->d_in || y.ld_elems < block->d_out) return SWIGLU_E_SHAPE;
+    if (m == 0) return SWIGLU_OK;
+    if ((!x.data && block->d_in) || (!y.data && block->d_out)) return SWIGLU_E_ARGUMENT;
+    if (extent(m, block->d_in, x.ld_elems, x.dtype, &x_bytes) || extent(m, block->d_out, y.ld_elems, y.dtype, &y_bytes))
+        return SWIGLU_E_SHAPE;
+    if (swiglu_forward_size(block, m, runner ? runner->n_threads : 1, &need)) return SWIGLU_E_SHAPE;
+    if (!work.data || work.bytes < need) return SWIGLU_E_WORKSPACE;
+    const bool same = x.data == y.data && x.dtype == y.dtype && x.ld_elems == y.ld_elems;
+    if ((overlap(x.data, x_bytes, y.data, y_bytes) && !same) || overlap(work.data, need, x.data, x_bytes) ||
+        overlap(work.data, need, y.data, y_bytes))
+        return SWIGLU_E_ALIAS;
+    swiglu_forward_run(block, m, x, y, work.data, runner);
+    return SWIGLU_OK;
+}
+
+/* ---- reference ---- */
+
+enum swiglu_status swiglu_reference_run(const struct swiglu_desc *desc, size_t m, struct swiglu_crows x,
+                                        const struct swiglu_reference *out, struct swiglu_error *error) {
+    struct swiglu_desc checked;
+    struct swiglu_reference full = {.struct_size = sizeof full};
+    size_t x_bytes;
+    fenv_t caller;
+    TRY(swiglu_desc_check(desc, &checked, error));
+    REQUIRE(swiglu_struct_in(&full, sizeof full, out) == SWIGLU_OK && full.y, SWIGLU_E_ARGUMENT,
+            "reference: NULL, a bad struct_size, or no y");
+    REQUIRE(full.compute >= SWIGLU_COMPUTE_AUTO && full.compute <= SWIGLU_COMPUTE_BF16, SWIGLU_E_ARGUMENT,
+            "reference: compute %d is unknown", full.compute);
+    REQUIRE(swiglu_dtype_is_float(x.dtype) && swiglu_dtype_is_float(full.y_dtype), SWIGLU_E_ARGUMENT,
+            "reference: x dtype %d or y dtype %d is not f32, f16 or bf16", x.dtype, full.y_dtype);
+    if (x.ld_elems == 0) x.ld_elems = checked.d_in;
+    REQUIRE(x.ld_elems >= checked.d_in, SWIGLU_E_SHAPE, "reference: x stride %zu is below d_in %zu", x.ld_elems,
+            checked.d_in);
+    if (m == 0) return SWIGLU_OK;
+    REQUIRE(x.data || checked.d_in == 0, SWIGLU_E_ARGUMENT, "reference: x is NULL");
+    REQUIRE(!extent(m, checked.d_in, x.ld_elems, x.dtype, &x_bytes), SWIGLU_E_SHAPE, "reference: %zu rows of x overflow", m);
+    enter_default(&caller);
+    const enum swiglu_status status = swiglu_reference_compute(&checked, m, x, &full, error);
+    fesetenv(&caller);
+    return status;
+}
+
+/* ---- machine ---- */
+
+static uint64_t compiled_levels(void) {
+    uint64_t levels = 0;
+    for (size_t i = 0; swiglu_kern_table(i); i++) levels |= swiglu_kern_table(i)->isa;
+    return levels;
+}
+
+enum swiglu_status swiglu_cpu_query(struct swiglu_cpu_info *info) {
+    struct swiglu_cpu_info full = {.struct_size = sizeof full, .can = swiglu_cpu_levels(), .compiled = compiled_levels(),
+                                   .n_cpus = swiglu_cpu_count()};
+    for (int i = 0; i < 5; i++) full.why[i] = swiglu_cpu_why((uint64_t)1 << i);
+    return swiglu_struct_out(info, &full, sizeof full);
+}
+
+enum swiglu_status swiglu_kernel_query(int weight_dtype, int compute, uint64_t isa_mask, const char **kernel,
+                                       const char **why) {
+    if (compute < SWIGLU_COMPUTE_AUTO || compute > SWIGLU_COMPUTE_BF16) return SWIGLU_E_ARGUMENT;
+    if (!swiglu_dtype_find(weight_dtype)) return SWIGLU_E_UNSUPPORTED;
+    const struct swiglu_kern *kern = swiglu_kern_select(isa_mask);
+    if (!kern) return SWIGLU_E_HARDWARE;
+    const int resolved = swiglu_compute_resolve(compute, weight_dtype, weight_dtype);
+    if (kernel) *kernel = kern->wt[swiglu_kern_wt(resolved, weight_dtype, weight_dtype)].kernel;
+    if (why) *why = swiglu_plan_why(weight_dtype, compute);
+    return SWIGLU_OK;
+}
+
+enum swiglu_status swiglu_measure(uint64_t isa_mask, double seconds, const void *buffer, size_t bytes,
+                                  const struct swiglu_runner *runner, struct swiglu_limits *limits) {
+    const size_t head = buffer ? -(uintptr_t)buffer & 4095 : 0, least = 2 << 20;
+    struct swiglu_limits full = {.struct_size = sizeof full};
+    fenv_t caller;
+    if (!buffer || !limits || !(seconds > 0 && seconds <= 60) || bytes < least + head) return SWIGLU_E_ARGUMENT;
+    const struct swiglu_kern *kern = swiglu_kern_select(isa_mask);
+    if (!kern) return SWIGLU_E_HARDWARE;
+    enter_default(&caller);
+    swiglu_measure_run(kern, seconds, (const char *)buffer + head, bytes - head, runner, &full);
+    fesetenv(&caller);
+    return swiglu_struct_out(limits, &full, sizeof full);
+}
+
+/* ---- build ---- */
+
+enum swiglu_status swiglu_version(struct swiglu_build *build) {
+    const struct swiglu_build full = {sizeof full, SWIGLU_VERSION_STRING, __VERSION__, SWIGLU_ABI};
+    return swiglu_struct_out(build, &full, sizeof full);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A checked description: what every later step may take for granted. */
+#ifndef SWIGLU_DESC_H
+#define SWIGLU_DESC_H
+
+#include "base/status.h"
+
+/* Copies a caller's description and options with defaults filled in (ld_elems, bias dtypes), or says what is wrong with
+ * them. Afterwards: widths, strides and dtypes fit together, no size overflows, unused matrices are empty. */
+enum swiglu_status swiglu_desc_check(const struct swiglu_desc *in, struct swiglu_desc *out, struct swiglu_error *error);
+enum swiglu_status swiglu_options_check(const struct swiglu_options *in, struct swiglu_options *out,
+                                        struct swiglu_error *error);
+
+static inline int swiglu_desc_is_packed(const struct swiglu_desc *d) {
+    return d->layout == SWIGLU_GATE_UP || d->layout == SWIGLU_UP_GATE || d->layout == SWIGLU_INTERLEAVED;
+}
+
+/* Where the outputs of one half of the first product are stored: output i is row first + i * stride of matrix. */
+struct swiglu_half {
+    const struct swiglu_matrix *matrix;
+    const struct swiglu_vector *bias;
+    size_t first, stride;
+};
+/* half 0: gate, half 1: up. Ungated descriptions have half 1 alone. */
+struct swiglu_half swiglu_desc_half(const struct swiglu_desc *d, int half);
+
+#endif
