@@ -77,7 +77,8 @@ static void reference_is_the_formula(void **state) {
                 struct block_data b = new_block(D_IN, D_FF, D_OUT, layout, name, SWIGLU_F32, in_out, in_out, seed);
                 float *x = new_floats(SWIGLU_F32, ROWS * D_IN, 4, &seed); /* large enough to meet the clamps */
                 double y[ROWS * D_OUT], plain[ROWS * D_OUT], hidden[ROWS * D_FF];
-                const struct swiglu_reference out = {.struct_size = sizeof out, .y = y, .plain = plain, .hidden = hidden};
+                const struct swiglu_reference out = {.struct_size = sizeof out, .y = y, .plain = plain,
+                                                     .hidden = hidden};
                 assert_int_equal(swiglu_reference_compute(&b.desc, ROWS, (struct swiglu_crows){x, SWIGLU_F32, D_IN},
                                                           &out, NULL), SWIGLU_OK);
                 for (size_t r = 0; r < ROWS; r++)
@@ -226,8 +227,8 @@ static struct swiglu_act any_act(size_t i, uint64_t *seed) {
     return act;
 }
 
-/* |act(s) - act(t)| <= slope |s - t| + jump for any s, t within the interval; and on short intervals the slope is not far
- * above the steepest chord, or the bound would see nothing. */
+/* |act(s) - act(t)| <= slope |s - t| + jump for any s, t within the interval; and on short intervals the slope is not
+ * far above the steepest chord, or the bound would see nothing. */
 static void slopes_bound_the_function(void **state) {
     (void)state;
     uint64_t seed = 13;

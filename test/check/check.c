@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#include "check/check.h"
+
+#include <fenv.h>
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cpu/cpu.h"
+#include "kern/isa.h"
+
+static uint64_t seed;
+static int quiet; /* a wrong kernel is being tried */
+
+/* ---- crashes ---- */
+
+static sigjmp_buf escape;
+static volatile sig_atomic_t crashed_with;
+
+static void on_crash(int signal_number) {
+    crashed_with = signal_number;
+    siglongjmp(escape, 1);
+}
+
+int check_survives(void (*fn)(void *), void *arg) {
+    static const int caught[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+    struct sigaction action = {.sa_handler = on_crash}, before[COUNT(caught)];
+    for (size_t i = 0; i < COUNT(caught); i++) sigaction(caught[i], &action, &before[i]);
+    crashed_with = 0;
+    if (sigsetjmp(escape, 1) == 0) fn(arg);
+    for (size_t i = 0; i < COUNT(caught); i++) sigaction(caught[i], &before[i], NULL);
+    if (!crashed_with) return 1;
+    fesetenv(FE_DFL_ENV); /* it may have crashed with denormals flushed */
+    return check_differs("crashed with signal %d", (int)crashed_with);
+}
+
+int check_differs(const char *format, ...) {
+    va_list args;
+    if (quiet) return 0;
+    va_start(args, format);
+    fputs("    ", stdout);
+    vprintf(format, args);
+    putchar('\n');
+    va_end(args);
+    return 0;
+}
+
+/* ---- numbers ---- */
+
+uint64_t check_random(void) { /* SplitMix64 */
+    uint64_t z = seed += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+float check_normal(void) {
+    const uint64_t r = check_random();
+    float sum = -2;
+    for (int i = 0; i < 4; i++) sum += (float)(r >> 16 * i & 0xFFFF) * 0x1p-16f;
+    return sum * 1.7f;
+}
+
+float check_value(enum check_data kind) {
+    static const float special[] = {
+        NAN,    INFINITY, -INFINITY, 3.4e38f, -3.4e38f, 1e30f,   -1e30f, 0x1p-126f, -0x1p-126f, 0x1p-149f, 0x1.8p-140f,
+        -0x1p-130f, 0.0f, -0.0f, 88.5f, -88.5f, -104.0f, 1e-20f, -1e-20f, 7.0f, -7.0f, 3e-6f, -6e-8f /* subnormal f16 */
+    };
+    const uint64_t r = check_random();
+    if (kind == CHECK_SPECIAL && r % 4 == 0) return special[(r >> 8) % COUNT(special)];
+    if (kind == CHECK_ZERO && r % 8) return r >> 8 & 1 ? 0.0f : -0.0f;
+    if (kind == CHECK_TINY) return ldexpf(check_normal(), -60 - (int)(r % 8));
+    return check_normal();
+}
+
+unsigned check_repeats(const struct swiglu_kern *kern) { return 3 + 32 / kern->vl; }
+
+int check_same(float a, float b) { return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b)); }
+
+/* ---- memory ---- */
+
+void *check_memory(int slot, int side, size_t bytes) {
+    static char *slots[CHECK_SLOTS];
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (!slots[slot]) {
+        char *map = mmap(NULL, CHECK_SLOT_BYTES + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (map == MAP_FAILED || mprotect(map + page, CHECK_SLOT_BYTES, PROT_READ | PROT_WRITE)) abort();
+        slots[slot] = map + page;
+    }
+    if (bytes > CHECK_SLOT_BYTES) abort();
+    char *p = side ? slots[slot] + CHECK_SLOT_BYTES - bytes : slots[slot];
+    memset(p, 0xA5, bytes);
+    return p;
+}
+
+/* ---- the run ---- */
+
+static size_t n_passed, n_failed;
+
+static void verdict(int right, const char *level, const char *what, const char *which) {
+    if (right) n_passed++;
+    else n_failed++, printf("FAILED %s: %s %s\n", level, what, which);
+}
+
+static void check_tiles(const struct swiglu_kern *kern) {
+    for (int wt = 0; wt < SWIGLU_N_WT; wt++) {
+        for (int i = 0; i < SWIGLU_N_PREFILL + SWIGLU_N_DECODE; i++) {
+            const struct swiglu_tile *tile = i < SWIGLU_N_PREFILL ? &kern->prefill[i]
+                                                                  : &kern->decode[i - SWIGLU_N_PREFILL];
+            char shape[32];
+            if (!tile->mr) continue;
+            snprintf(shape, sizeof shape, "%u rows %u panels", tile->mr, tile->panels);
+            verdict(check_tile(kern, tile, (enum swiglu_wt)wt), kern->wt[wt].kernel, "tile", shape);
+        }
+    }
+}
+
+static void check_level(const struct swiglu_kern *kern) {
+    static const char *const kinds[] = {
+#define ACT(KIND, name) [SWIGLU_ACT_##KIND] = #name,
+#include "kern/act.def"
+#undef ACT
+    };
+    static const int dtypes[] = {SWIGLU_F32, SWIGLU_F16, SWIGLU_BF16};
+    static const char *const dtype_names[] = {"f32", "f16", "bf16"};
+    const int forms[] = {SWIGLU_X_F32, kern->wt[SWIGLU_WT_BF16_DOT].x};
+    const size_t before = n_passed, failed_before = n_failed;
+    check_tiles(kern);
+    for (size_t i = 0; i < COUNT(dtypes); i++) {
+        verdict(check_store(kern, dtypes[i]), kern->name, "store", dtype_names[i]);
+        for (size_t j = 0; j < COUNT(forms); j++)
+            verdict(check_stage(kern, dtypes[i], forms[j]), kern->name, j ? "stage for bf16 from" : "stage from",
+                    dtype_names[i]);
+    }
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        verdict(check_act(kern, (int)i), kern->name, "act", kinds[i]);
+        for (size_t j = 0; j < COUNT(forms); j++)
+            verdict(check_hidden(kern, (int)i, forms[j]), kern->name, j ? "hidden in bf16" : "hidden", kinds[i]);
+    }
+    for (size_t i = 0; i < SWIGLU_N_READERS; i++) verdict(check_read_sum(kern, i), kern->name, "read_sum", "");
+    printf("%-14s %zu passed, %zu failed\n", kern->name, n_passed - before, n_failed - failed_before);
+}
+
+int main(int argc, char **argv) {
+    size_t n_tables = 0, n_caught = 0;
+    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL);
+    printf("seed %llu (repeat with: %s %llu)\n", (unsigned long long)seed, argv[0], (unsigned long long)seed);
+    while (swiglu_kern_table(n_tables)) n_tables++;
+    while (n_tables-- > 0) { /* generic is last in the table */
+        const struct swiglu_kern *kern = swiglu_kern_table(n_tables);
+        if (swiglu_cpu_levels() & kern->isa) check_level(kern);
+        else printf("%-14s not on this CPU: %s\n", kern->name, swiglu_cpu_why(kern->isa));
+    }
+    quiet = 1;
+    const size_t missed = check_wrong_kernels(&n_caught);
+    printf("%-14s %zu caught, %zu not\n", "wrong kernels", n_caught, missed);
+    n_passed += n_caught, n_failed += missed;
+    printf("%zu passed, %zu failed\n", n_passed, n_failed);
+    return n_failed != 0;
+}
