@@ -122,7 +122,7 @@ static enum swiglu_status gguf_check_count(struct gguf_parser *p, const char *pa
                                            unsigned entry_bytes) {
     p->part = part;
     const uint64_t room = gguf_left(p) / entry_bytes;
-    if (n > room)
+    if (n > room + (gguf_left(p) % entry_bytes != 0)) /* an entry that is cut short explains itself better */
         return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: the %llu bytes left hold at most %llu", (ull)n, (ull)gguf_left(p),
                         (ull)room);
     if (n > SWIGLU_LIMIT_COUNT)
@@ -360,15 +360,15 @@ static enum swiglu_status gguf_tensor(struct gguf_parser *p, uint64_t *expected)
     p->part = "bytes";
     if (SW_MUL(elems / type->block_elems, (uint64_t)type->block_bytes, &t->bytes))
         return gguf_bad(p, at, SWIGLU_E_FORMAT, ": %llu values of %s overflow 64 bits", (ull)elems, type->name);
-    if (t->bytes > g->file.bytes)
-        return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: the file has %llu", (ull)t->bytes, (ull)g->file.bytes);
+    if (t->bytes > SWIGLU_LIMIT_BYTES)
+        return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: limit %llu", (ull)t->bytes, (ull)SWIGLU_LIMIT_BYTES);
     at = p->at;
     TRY(gguf_u64(p, "offset", &t->offset));
     if (t->offset % g->alignment)
         return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: not a multiple of the alignment %llu", (ull)t->offset,
                         (ull)g->alignment);
-    if (t->offset > SWIGLU_LIMIT_ELEMS)
-        return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: limit %llu", (ull)t->offset, (ull)SWIGLU_LIMIT_ELEMS);
+    if (t->offset > SWIGLU_LIMIT_BYTES)
+        return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: limit %llu", (ull)t->offset, (ull)SWIGLU_LIMIT_BYTES);
     if (t->offset != *expected) return gguf_misplaced(p, t, *expected, at);
     if (SW_ADD(t->offset, t->bytes, &end) || swiglu_align_up(end, g->alignment, expected))
         return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu + %llu bytes overflow 64 bits", (ull)t->offset, (ull)t->bytes);
@@ -389,8 +389,8 @@ static enum swiglu_status gguf_data(struct gguf_parser *p, uint64_t data_end) {
         struct swiglu_tensor *t = &g->tensors[p->index];
         p->name = swiglu_names_at(&g->names, p->index);
         if (t->offset + t->bytes > data_bytes)
-            return gguf_bad(p, t->entry, SWIGLU_E_FORMAT, " %llu + %llu bytes > data section of %llu bytes", (ull)t->offset,
-                            (ull)t->bytes, (ull)data_bytes);
+            return gguf_bad(p, t->entry, SWIGLU_E_FORMAT, " %llu + %llu > data %llu bytes: the tensor's bytes go past the "
+                            "end of the file", (ull)t->offset, (ull)t->bytes, (ull)data_bytes);
         t->offset += g->data_start;
     }
     if (data_bytes <= data_end) return SWIGLU_OK;

@@ -24,5 +24,6 @@ enum {
 
 #define SWIGLU_LIMIT_COUNT ((uint64_t)UINT32_MAX) /* tensors, metadata entries */
 #define SWIGLU_LIMIT_ELEMS ((uint64_t)INT64_MAX)  /* values of a tensor */
+#define SWIGLU_LIMIT_BYTES ((uint64_t)INT64_MAX)  /* of a tensor, and its offset: their sum fits 64 bits */
 
 #endif
