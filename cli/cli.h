@@ -76,8 +76,8 @@ void cli_parse_activation(const char *text, struct swiglu_act *act);
 
 enum { CLI_N_LEVELS = 5 };
 const char *cli_level_name(unsigned bit_number);
-uint64_t cli_level_mask(const char *source, const char *name); /* the level and all below it; fails on an unknown name */
-uint64_t cli_level_limit(void);                                /* the mask of SWIGLU_ISA, all bits when it is not set */
+uint64_t cli_level_mask(const char *source, const char *name); /* the level and all below it; fails if unknown */
+uint64_t cli_level_limit(void);                                /* the mask of SWIGLU_ISA; all bits when not set */
 const char *cli_isa_name(uint64_t isa);                        /* of one bit */
 const char *cli_compute_name(int compute);
 const char *cli_dtype_name(int dtype);

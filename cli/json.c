@@ -10,11 +10,15 @@ static int n_members;
 
 /* Bytes of the UTF-8 character at s, or 0 where the bytes are none (RFC 3629: no overlong form, no surrogate). */
 static size_t utf8_length(const unsigned char *s) {
-    size_t n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : (s[0] & 0xf8) == 0xf0 ? 4 : 0;
+    size_t n = 0;
+    if (s[0] < 0x80) n = 1;
+    if (s[0] >= 0xc2 && s[0] < 0xe0) n = 2;
+    if ((s[0] & 0xf0) == 0xe0) n = 3;
+    if (s[0] >= 0xf0 && s[0] <= 0xf4) n = 4;
     for (size_t i = 1; i < n; i++)
         if ((s[i] & 0xc0) != 0x80) return 0;
     if (n == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0))) return 0;
-    if (n == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || s[0] > 0xf4 || (s[0] == 0xf4 && s[1] >= 0x90))) return 0;
+    if (n == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))) return 0;
     return n;
 }
 

@@ -9,8 +9,8 @@
 #include "cli.h"
 #include "noise.h"
 
-/* Up to this many products of one row and one weight all rows are compared; about a second of the reference. */
-#define ALL_ROWS_MAX 0x1p28
+/* Up to this many products of an x or hidden value and a weight all rows are compared: a fraction of a second. */
+#define ALL_ROWS_MAX 0x1p26
 enum { SAMPLE = 8 };
 
 /* 0/0 counts as 0. A bound that is not finite promises nothing but the NaN of the reference. */
@@ -43,7 +43,7 @@ static size_t choose_rows(const struct swiglu_desc *desc, size_t m, uint64_t see
 }
 
 static enum swiglu_status read_matrix(const struct swiglu_matrix *w, uint64_t byte, void *dst, size_t n_bytes) {
-    if (!w->data) return w->read(w->ctx, byte, dst, n_bytes);
+    if (!w->data) return w->read(w->ctx, byte, dst, n_bytes, NULL);
     memcpy(dst, (const char *)w->data + byte, n_bytes);
     return SWIGLU_OK;
 }
@@ -64,7 +64,8 @@ static enum swiglu_status read_row(const struct swiglu_matrix *w, size_t row, fl
     }
     for (size_t c = 0; c < w->cols; c++) {
         char raw[4];
-        enum swiglu_status status = read_matrix(w, ((uint64_t)c * ld + row) * dtype.block_bytes, raw, dtype.block_bytes);
+        uint64_t byte = ((uint64_t)c * ld + row) * dtype.block_bytes;
+        enum swiglu_status status = read_matrix(w, byte, raw, dtype.block_bytes);
         if (!status) status = swiglu_decode(w->dtype, raw, 1, &dst[c]);
         if (status) return status;
     }

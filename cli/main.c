@@ -11,13 +11,13 @@ enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
 
 static void print_help(void) {
     printf("swiglu: feed-forward blocks of language models, bit-reproducible and near the machine's limit\n\nusage:\n");
-    printf("  swiglu run [FILE] [options]     evaluate the blocks of a checkpoint, or one of noise; --check proves them\n"
-           "  swiglu info FILE [options]      list a checkpoint's blocks and what is left out\n"
-           "  swiglu check [FILE] [options]   compare every kernel with the generic one, or a checkpoint with the reference\n"
-           "  swiglu bench [options]          measure time and share of the machine's limit\n"
-           "  swiglu cpu [options]            show instruction-set levels, kernels and activations\n"
-           "  swiglu COMMAND --help           the options of a command\n"
-           "  swiglu --version                versions and levels\n\n"
+    printf("  swiglu run [FILE] [options]    evaluate the blocks of a checkpoint, or one of noise; --check proves them\n"
+           "  swiglu info FILE [options]     list a checkpoint's blocks and what is left out\n"
+           "  swiglu check [FILE] [options]  compare all kernels with each other, or a checkpoint with the reference\n"
+           "  swiglu bench [options]         measure time and share of the machine's limit\n"
+           "  swiglu cpu [options]           show instruction-set levels, kernels and activations\n"
+           "  swiglu COMMAND --help          the options of a command\n"
+           "  swiglu --version               versions and levels\n\n"
            "SWIGLU_ISA=generic|avx2|avx512|avx512bf16|neon is an upper limit on the instruction set.\n"
            "exit status: 0 success; 1 a check failed; 2 wrong usage, or a file that cannot be opened or is invalid;\n"
            "3 a read, write or memory failure.\n");

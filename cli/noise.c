@@ -29,7 +29,9 @@ void cli_noise_fill(uint64_t seed, unsigned stream, uint64_t first, size_t n, fl
     for (size_t i = 0; i < n; i++) dst[i] = unit(mix(key + (first + i + 1) * GOLDEN));
 }
 
-static enum swiglu_status read_noise(void *ctx, uint64_t byte, void *dst, size_t n_bytes) {
+static enum swiglu_status read_noise(void *ctx, uint64_t byte, void *dst, size_t n_bytes,
+                                     struct swiglu_error *error) {
+    (void)error; /* nothing here can fail but a caller that splits an element */
     const struct cli_noise_matrix *matrix = ctx;
     size_t elem_bytes = matrix->dtype == SWIGLU_F32 ? 4 : 2;
     if (byte % elem_bytes || n_bytes % elem_bytes) return SWIGLU_E_ARGUMENT;

@@ -66,8 +66,8 @@ static void open_file(struct reader *r) {
 
 static noreturn void fail_at(const struct reader *r, const char *field, const char *expected) {
     if (r->at >= r->n) fail_format(r, field, r->text_at + r->at, "the header ends where %s is expected", expected);
-    fail_format(r, field, r->text_at + r->at, "byte 0x%02x where %s is expected", (unsigned)(unsigned char)r->text[r->at],
-                expected);
+    fail_format(r, field, r->text_at + r->at, "byte 0x%02x where %s is expected",
+                (unsigned)(unsigned char)r->text[r->at], expected);
 }
 
 static void skip_space(struct reader *r) {
@@ -93,7 +93,8 @@ static void parse_string(struct reader *r, const char *field, char *value, size_
     if (quote != '\'' && quote != '"') fail_at(r, field, "a quoted string");
     size_t begin = ++r->at;
     while (r->at < r->n && r->text[r->at] != quote) {
-        if (r->text[r->at] == '\\' || r->text[r->at] == '\n' || r->text[r->at] == 0) fail_at(r, field, "a plain character");
+        char c = r->text[r->at];
+        if (c == '\\' || c == '\n' || c == 0) fail_at(r, field, "a plain character");
         r->at++;
     }
     if (r->at >= r->n) fail_at(r, field, "a closing quote");
@@ -163,6 +164,7 @@ static void parse_shape(struct reader *r, struct cli_npy *array) {
         array->shape[array->rank] = parse_length(r, field);
         comma = take(r, ',');
     }
+    if (array->rank == 0) fail_format(r, "shape", r->text_at + r->at, "(): rank 0; 1 to %d are read", CLI_NPY_RANK_MAX);
     if (array->rank == 1 && !comma) fail_format(r, "shape", r->text_at + r->at, "a number, not a tuple: no comma");
 }
 
@@ -215,8 +217,9 @@ static void read_preamble(struct reader *r) {
     if (head[6] > 1) n |= (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
     r->text_at = head[6] > 1 ? 12 : 10;
     if (r->file_bytes < r->text_at) fail_format(r, "header length", 8, "truncated: the file has %zu bytes", have);
-    if (n > r->file_bytes - r->text_at)
-        fail_format(r, "header length", 8, "%" PRIu64 " bytes, but only %" PRIu64 " follow", n, r->file_bytes - r->text_at);
+    uint64_t have_text = r->file_bytes - r->text_at;
+    if (n > have_text)
+        fail_format(r, "header length", 8, "%" PRIu64 " bytes, but only %" PRIu64 " follow", n, have_text);
     if (n > CLI_NPY_HEADER_MAX)
         fail_format(r, "header length", 8, "%" PRIu64 " bytes, limit %d", n, CLI_NPY_HEADER_MAX);
     if (n == 0) fail_format(r, "header length", 8, "0: there is no header");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file that appears whole or not at all: written beside its target under a name of its own, synced, renamed. An older
- * target stays as it is until the rename; SIGINT, SIGTERM, SIGHUP and SIGPIPE remove the unfinished file. One at a time.
+ * A file that appears whole or not at all: written beside its target under a name of its own, synced, renamed. An
+ * older target stays as it is until then; SIGINT, SIGTERM, SIGHUP and SIGPIPE remove the unfinished file. One at a
+ * time.
  */
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "cli.h"
-#include "layers.h"
+#include "checkpoint.h"
 
 static const struct cli_scales scales[] = {
     {SWIGLU_Q4_0, 1, 0, {0}},      {SWIGLU_Q4_1, 2, 0, {0, 2}}, {SWIGLU_Q5_0, 1, 0, {0}},

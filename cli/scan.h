@@ -8,7 +8,7 @@
 
 #include <swiglu/model.h>
 
-/* Where a block format keeps its scales: f16 at these bytes of the block, or one e8m0 byte (an exponent, 255 is NaN). */
+/* Where a block format keeps its scales: f16 at these bytes of the block, or one e8m0 byte (an exponent; 255: NaN). */
 struct cli_scales {
     int dtype, n_f16, n_e8m0;
     unsigned at[2];

@@ -148,8 +148,8 @@ static void *evaluate(const struct cli_grid *grid, const struct cli_trial *t, co
 static void count(struct cli_grid *grid, unsigned level, const struct cli_trial *t, int passed, const char *why) {
     *(passed ? &grid->passed[level] : &grid->failed[level]) += 1;
     if (passed || grid->n_shown++ >= MAX_SHOWN) return;
-    cli_note("check failed: %s: %s, %s, %s weights%s%s, compute %s, x %s, y %s, data %d, %zu rows%s%s, widths %zu/%zu/%zu: "
-             "%s", cli_level_name(level), t->activation, layout_name(t->layout), cli_dtype_name(t->dtype),
+    cli_note("check failed: %s: %s, %s, %s weights%s%s, compute %s, x %s, y %s, data %d, %zu rows%s%s, widths "
+             "%zu/%zu/%zu: %s", cli_level_name(level), t->activation, layout_name(t->layout), cli_dtype_name(t->dtype),
              t->in_out ? " [in,out]" : "", t->bias ? " with biases" : "", cli_compute_name(t->compute),
              cli_dtype_name(t->x_dtype), cli_dtype_name(t->y_dtype), t->data, t->m,
              t->row_alone ? ", the last alone" : "", t->two_threads ? ", two threads" : "", t->d_in, t->d_ff, t->d_out,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "layers.h"
+#include "checkpoint.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ struct swiglu_tensor_info cli_model_tensor(const struct swiglu_model *model, siz
     return info;
 }
 
-struct swiglu_model_block_info cli_layers_block(const struct cli_layers *layers, size_t i) {
+struct swiglu_model_block_info cli_checkpoint_block(const struct cli_checkpoint *layers, size_t i) {
     return cli_model_block(layers->model, layers->index[i]);
 }
 
@@ -35,7 +35,7 @@ static size_t parse_layer(const char *list, const char **p) {
     return value;
 }
 
-static int layer_is_usable(const struct cli_layers *layers, size_t layer) {
+static int layer_is_usable(const struct cli_checkpoint *layers, size_t layer) {
     for (size_t i = 0; i < layers->info.n_blocks; i++) {
         struct swiglu_model_block_info block = cli_model_block(layers->model, i);
         if (block.usable && block.layer == layer) return 1;
@@ -45,7 +45,7 @@ static int layer_is_usable(const struct cli_layers *layers, size_t layer) {
 
 /* Adds the usable blocks of layers first to last. A layer that is only left out cannot be asked for; one whose shared
  * part is usable beside left-out experts can. */
-static void choose_range(struct cli_layers *layers, char *chosen, size_t first, size_t last) {
+static void choose_range(struct cli_checkpoint *layers, char *chosen, size_t first, size_t last) {
     size_t found = 0, lowest = SIZE_MAX, highest = 0;
     if (first > last) cli_fail(CLI_USAGE, "--layers %zu-%zu: the range runs backwards", first, last);
     if (!layers->info.n_blocks) cli_fail(CLI_USAGE, "%s: no feed-forward blocks were found", layers->path);
@@ -64,7 +64,7 @@ static void choose_range(struct cli_layers *layers, char *chosen, size_t first, 
                  found ? last : first, lowest, highest);
 }
 
-static void choose_list(struct cli_layers *layers, char *chosen, const char *list) {
+static void choose_list(struct cli_checkpoint *layers, char *chosen, const char *list) {
     for (const char *p = list;; p++) {
         size_t first = parse_layer(list, &p), last = first;
         if (*p == '-') p++, last = parse_layer(list, &p);
@@ -74,11 +74,12 @@ static void choose_list(struct cli_layers *layers, char *chosen, const char *lis
     }
 }
 
-void cli_layers_open(struct cli_layers *layers, const char *path, int strict, const char *activation,
+void cli_checkpoint_open(struct cli_checkpoint *layers, const char *path, int strict, const char *activation,
                      const char *list) {
     struct swiglu_error error = {.struct_size = sizeof error};
     struct swiglu_model_options options = {.struct_size = sizeof options, .strict = strict, .activation = activation};
-    *layers = (struct cli_layers){.path = path, .info = {.struct_size = sizeof layers->info}, .named = list != NULL};
+    *layers = (struct cli_checkpoint){.path = path, .named = list != NULL};
+    layers->info.struct_size = sizeof layers->info;
     if (activation) {
         struct swiglu_act act;
         cli_parse_activation(activation, &act);
@@ -95,12 +96,12 @@ void cli_layers_open(struct cli_layers *layers, const char *path, int strict, co
     free(chosen);
 }
 
-void cli_layers_close(struct cli_layers *layers) {
+void cli_checkpoint_close(struct cli_checkpoint *layers) {
     free(layers->index);
     swiglu_model_close(layers->model);
 }
 
-void cli_layers_note_left_out(const struct cli_layers *layers) {
+void cli_checkpoint_note_left_out(const struct cli_checkpoint *layers) {
     for (size_t i = 0; i < layers->info.n_blocks; i++) {
         struct swiglu_model_block_info block = cli_model_block(layers->model, i);
         if (!block.usable) cli_note("%s: layer %zu is left out: %s", layers->path, block.layer, block.reason);
@@ -114,7 +115,7 @@ float *cli_rows_alloc(size_t m, size_t width) {
 }
 
 /* The norm's weight as d floats, or NULL where there is none that fits. */
-static float *read_norm(const struct cli_layers *layers, const struct swiglu_model_block_info *block) {
+static float *read_norm(const struct cli_checkpoint *layers, const struct swiglu_model_block_info *block) {
     if (block->norm < 0) return NULL;
     struct swiglu_tensor_info tensor = cli_model_tensor(layers->model, (size_t)block->norm);
     struct swiglu_dtype_info dtype = {.struct_size = sizeof dtype};
@@ -129,8 +130,8 @@ static float *read_norm(const struct cli_layers *layers, const struct swiglu_mod
     return weight;
 }
 
-void cli_layers_noise(const struct cli_layers *layers, size_t i, uint64_t seed, size_t m, float *x) {
-    struct swiglu_model_block_info block = cli_layers_block(layers, i);
+void cli_checkpoint_noise(const struct cli_checkpoint *layers, size_t i, uint64_t seed, size_t m, float *x) {
+    struct swiglu_model_block_info block = cli_checkpoint_block(layers, i);
     float *weight = read_norm(layers, &block);
     cli_noise_fill(seed, CLI_STREAM_X, 0, m * block.d_in, x);
     for (size_t r = 0; weight && r < m; r++)

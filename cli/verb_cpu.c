@@ -10,13 +10,14 @@ static const struct cli_option options[] = {
     {0, NULL, NULL, NULL},
 };
 
-/* In the order of the file format's numbers. */
-static const int dtypes[] = {SWIGLU_F32,  SWIGLU_F16,  SWIGLU_BF16, SWIGLU_Q4_0, SWIGLU_Q4_1, SWIGLU_Q5_0, SWIGLU_Q5_1,
-                             SWIGLU_Q8_0, SWIGLU_Q2_K, SWIGLU_Q3_K, SWIGLU_Q4_K, SWIGLU_Q5_K, SWIGLU_Q6_K, SWIGLU_MXFP4};
+static const int dtypes[] = {SWIGLU_F32,  SWIGLU_F16,  SWIGLU_BF16, SWIGLU_Q4_0, SWIGLU_Q4_1,
+                             SWIGLU_Q5_0, SWIGLU_Q5_1, SWIGLU_Q8_0, SWIGLU_Q2_K, SWIGLU_Q3_K,
+                             SWIGLU_Q4_K, SWIGLU_Q5_K, SWIGLU_Q6_K, SWIGLU_MXFP4};
 enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0] };
 
 static void print_levels(const struct swiglu_cpu_info *cpu, uint64_t mask, int json) {
-    if (!json) printf("%u CPUs usable by this process\n\nlevel       runs here  in this build  allowed  why\n", cpu->n_cpus);
+    if (!json)
+        printf("%u CPUs usable by this process\n\nlevel       runs here  in this build  allowed  why\n", cpu->n_cpus);
     for (unsigned i = 0; i < CLI_N_LEVELS; i++) {
         uint64_t bit = (uint64_t)1 << i;
         int can = (cpu->can & bit) != 0, compiled = (cpu->compiled & bit) != 0, allowed = (mask & bit) != 0;
@@ -37,14 +38,15 @@ static void print_levels(const struct swiglu_cpu_info *cpu, uint64_t mask, int j
 
 static void print_formats(uint64_t mask, int json) {
     static const int computes[] = {SWIGLU_COMPUTE_AUTO, SWIGLU_COMPUTE_F32, SWIGLU_COMPUTE_BF16};
-    if (!json) printf("\nweights  compute auto    compute f32     compute bf16    why (auto)\n");
+    if (!json) printf("\nweights  %-18s  %-18s  %-18s  why (auto)\n", "compute auto", "compute f32", "compute bf16");
     for (int i = 0; i < N_DTYPES; i++) {
         const char *kernel[3], *why[3];
         for (int c = 0; c < 3; c++)
             cli_require(swiglu_kernel_query(dtypes[i], computes[c], mask, &kernel[c], &why[c]), NULL,
                         cli_dtype_name(dtypes[i]));
         if (!json) {
-            printf("%-7s  %-14s  %-14s  %-14s  %s\n", cli_dtype_name(dtypes[i]), kernel[0], kernel[1], kernel[2], why[0]);
+            printf("%-7s  %-18s  %-18s  %-18s  %s\n", cli_dtype_name(dtypes[i]), kernel[0], kernel[1], kernel[2],
+                   why[0]);
             continue;
         }
         cli_json_open();
@@ -89,7 +91,8 @@ static int act_cpu(const struct cli_verb *verb, int argc, char **argv) {
 const struct cli_verb cli_verb_cpu = {
     "cpu",
     "cpu [options]",
-    "Shows which instruction-set levels run here, which kernel each weight format runs on and why, and all activations.",
+    "Shows which instruction-set levels run here, which kernel each weight format runs on and why, and all\n"
+    "activations.",
     "SWIGLU_ISA limits the levels: generic, avx2, avx512, avx512bf16 or neon.",
     options,
     act_cpu,

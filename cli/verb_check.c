@@ -7,7 +7,7 @@
 #include "grid.h"
 #include "json.h"
 #include "judge.h"
-#include "layers.h"
+#include "checkpoint.h"
 #include "machine.h"
 #include "scan.h"
 
@@ -17,7 +17,7 @@ struct check {
     uint64_t seed;
     unsigned n_threads;
     int compute, strict, json;
-    struct cli_layers layers;
+    struct cli_checkpoint layers;
     struct cli_machine machine;
     unsigned long n_passed, n_failed;
     size_t n_not_scanned;
@@ -97,7 +97,7 @@ static void scan_all(struct check *check) {
     size_t n = check->layers.info.n_tensors;
     char *wanted = cli_alloc(n, 1);
     for (size_t i = 0; i < check->layers.n; i++) {
-        struct swiglu_model_block_info b = cli_layers_block(&check->layers, i);
+        struct swiglu_model_block_info b = cli_checkpoint_block(&check->layers, i);
         const long parts[] = {b.gate, b.up, b.down, b.gate_bias, b.up_bias, b.down_bias, b.norm};
         for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++)
             if (parts[p] >= 0) wanted[parts[p]] = 1;
@@ -114,8 +114,8 @@ static void scan_all(struct check *check) {
 
 static void explain(const struct check *check, size_t layer, const struct cli_verdict *verdict) {
     char command[4096], what[64];
-    int n = snprintf(command, sizeof command, "swiglu run %s --layers %zu --tokens %zu --seed %llu --compute %s --check",
-                     cli_quote(check->path), layer, check->tokens, (unsigned long long)check->seed,
+    int n = snprintf(command, sizeof command,
+                     "swiglu run %s --layers %zu --tokens %zu --seed %llu --compute %s --check", cli_quote(check->path), layer, check->tokens, (unsigned long long)check->seed,
                      cli_compute_name(check->compute));
     if (check->activation && (size_t)n < sizeof command)
         snprintf(command + n, sizeof command - (size_t)n, " --activation %s", cli_quote(check->activation));
@@ -125,14 +125,15 @@ static void explain(const struct check *check, size_t layer, const struct cli_ve
 
 static void judge_block(struct check *check, size_t i) {
     struct swiglu_error error = {.struct_size = sizeof error};
-    struct swiglu_model_block_info block = cli_layers_block(&check->layers, i);
+    struct swiglu_model_block_info block = cli_checkpoint_block(&check->layers, i);
     struct swiglu_desc desc;
     struct cli_job job;
     struct cli_verdict verdict;
     cli_progress("layer %zu (%zu of %zu)", block.layer, i + 1, check->layers.n);
+    swiglu_desc_init(&desc);
     cli_require(swiglu_model_desc(check->layers.model, check->layers.index[i], &desc, &error), &error, check->path);
     float *x = cli_rows_alloc(check->tokens, desc.d_in);
-    cli_layers_noise(&check->layers, i, check->seed, check->tokens, x);
+    cli_checkpoint_noise(&check->layers, i, check->seed, check->tokens, x);
     cli_job_open(&job, &check->machine, &desc, check->compute, check->tokens, x, check->path);
     cli_job_run(&job, &check->machine);
     cli_judge(&desc, check->compute, check->tokens, x, job.y, check->seed, &verdict, check->path);
@@ -149,7 +150,7 @@ static void judge_block(struct check *check, size_t i) {
         cli_json_number("check_frobenius", verdict.frobenius);
         cli_json_close();
     } else {
-        printf("%5zu  %-14s  %9.4f  %7.4f  %10.2e  %s\n", block.layer, job.info.kernel_up, verdict.worst,
+        printf("%5zu  %-18s  %9.4f  %7.4f  %10.2e  %s\n", block.layer, job.info.kernel_up, verdict.worst,
                verdict.typical, verdict.frobenius, passed ? "passed" : "FAILED");
         fflush(stdout);
     }
@@ -160,13 +161,13 @@ static void judge_block(struct check *check, size_t i) {
 
 static void check_file(struct check *check) {
     cli_machine_open(&check->machine, check->n_threads, UINT64_MAX);
-    cli_layers_open(&check->layers, check->path, check->strict, check->activation, check->layer_list);
+    cli_checkpoint_open(&check->layers, check->path, check->strict, check->activation, check->layer_list);
     scan_all(check);
-    if (!check->layer_list) cli_layers_note_left_out(&check->layers);
+    if (!check->layer_list) cli_checkpoint_note_left_out(&check->layers);
     if (!check->json && check->layers.n)
-        printf("\nlayer  kernel          |y-ref|/B  typical  rel. error\n");
+        printf("\nlayer  kernel              |y-ref|/B  typical  rel. error\n");
     for (size_t i = 0; i < check->layers.n; i++) judge_block(check, i);
-    cli_layers_close(&check->layers);
+    cli_checkpoint_close(&check->layers);
     cli_machine_close(&check->machine);
 }
 
@@ -192,13 +193,13 @@ static int act_check(const struct cli_verb *verb, int argc, char **argv) {
 const struct cli_verb cli_verb_check = {
     "check",
     "check [FILE] [options]",
-    "Without FILE: compares the kernels of every level of this CPU with the generic ones, bit for bit, and the generic\n"
-    "ones with a double-precision reference, over activations, layouts, formats, shapes and special values.\n"
+    "Without FILE: compares the kernels of every level of this CPU with the generic ones, bit for bit, and the\n"
+    "generic ones with a double-precision reference, over activations, layouts, formats, shapes and special values.\n"
     "With FILE (GGUF): looks for NaN and Inf among the weights of all tensors and compares every block with the\n"
     "reference.",
-    "Each axis is swept completely while the others are held; the last line is 'N passed, N failed'. Exit 1 when one\n"
-    "failed. |y-ref|/B is the largest error in units of its bound (up to 1 passes), typical the same against the usual\n"
-    "size of rounding errors, rel. error against plain double.",
+    "Each axis is swept completely while the others are held; the last line is 'N passed, N failed'. Exit 1 when\n"
+    "one failed. |y-ref|/B is the largest error in units of its bound (up to 1 passes), typical the same against the\n"
+    "usual size of rounding errors, rel. error against plain double.",
     options,
     act_check,
 };

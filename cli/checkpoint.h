@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A checkpoint with the blocks that --layers chooses, and the input that each of them gets. */
-#ifndef CLI_LAYERS_H
-#define CLI_LAYERS_H
+#ifndef CLI_CHECKPOINT_H
+#define CLI_CHECKPOINT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include <swiglu/model.h>
 
-struct cli_layers {
+struct cli_checkpoint {
     const char *path;
     struct swiglu_model *model;
     struct swiglu_model_info info;
@@ -18,16 +18,17 @@ struct cli_layers {
 
 /* Opens the file; warnings go to stderr. A layer that list names ("0,3-5") must exist and be usable; list NULL = all
  * usable ones. */
-void cli_layers_open(struct cli_layers *layers, const char *path, int strict, const char *activation, const char *list);
-void cli_layers_close(struct cli_layers *layers);
-struct swiglu_model_block_info cli_layers_block(const struct cli_layers *layers, size_t i); /* the i-th chosen one */
+void cli_checkpoint_open(struct cli_checkpoint *layers, const char *path, int strict, const char *activation,
+                         const char *list);
+void cli_checkpoint_close(struct cli_checkpoint *layers);
+struct swiglu_model_block_info cli_checkpoint_block(const struct cli_checkpoint *layers, size_t i); /* i-th chosen */
 struct swiglu_model_block_info cli_model_block(const struct swiglu_model *model, size_t i);
 struct swiglu_tensor_info cli_model_tensor(const struct swiglu_model *model, size_t i);
 /* One line on stderr for each block that is left out. */
-void cli_layers_note_left_out(const struct cli_layers *layers);
+void cli_checkpoint_note_left_out(const struct cli_checkpoint *layers);
 
 /* m rows of noise, each times the weight of the block's norm where the file has one of that width. */
-void cli_layers_noise(const struct cli_layers *layers, size_t i, uint64_t seed, size_t m, float *x);
+void cli_checkpoint_noise(const struct cli_checkpoint *layers, size_t i, uint64_t seed, size_t m, float *x);
 /* m * width floats; fails where that exceeds the address space. */
 float *cli_rows_alloc(size_t m, size_t width);
 

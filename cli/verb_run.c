@@ -12,7 +12,7 @@
 #include "cli.h"
 #include "json.h"
 #include "judge.h"
-#include "layers.h"
+#include "checkpoint.h"
 #include "machine.h"
 #include "noise.h"
 #include "npy.h"
@@ -26,7 +26,7 @@ struct run {
     int tokens_given, own_given; /* own: --shape or --dtype, which a file decides itself */
 
     struct cli_machine machine;
-    struct cli_layers layers;    /* where there is a FILE */
+    struct cli_checkpoint layers;    /* where there is a FILE */
     struct cli_noise_block own;  /* where there is none */
     struct cli_npy input;        /* where --input is given */
     size_t n_blocks, m;
@@ -95,7 +95,8 @@ static void parse_options(struct run *run, const struct cli_verb *verb, int argc
 static void describe_block(struct run *run, size_t i, struct swiglu_desc *desc, size_t *layer) {
     struct swiglu_error error = {.struct_size = sizeof error};
     if (run->path) {
-        *layer = cli_layers_block(&run->layers, i).layer;
+        *layer = cli_checkpoint_block(&run->layers, i).layer;
+        swiglu_desc_init(desc);
         cli_require(swiglu_model_desc(run->layers.model, run->layers.index[i], desc, &error), &error, run->path);
         return;
     }
@@ -109,13 +110,11 @@ static void open_input(struct run *run) {
     run->m = run->tokens;
     if (!run->input_path) return;
     cli_npy_read(run->input_path, &run->input);
-    if (run->input.rank == 0)
-        cli_fail(CLI_USAGE, "%s: shape: (): rank 0; the last axis must be the model width", run->input_path);
     size_t width = run->input.shape[run->input.rank - 1];
     for (size_t i = 0; i < run->n_blocks; i++) { /* before the first block is computed */
         size_t layer = 0, d_in = run->d;
         if (run->path) {
-            struct swiglu_model_block_info block = cli_layers_block(&run->layers, i);
+            struct swiglu_model_block_info block = cli_checkpoint_block(&run->layers, i);
             layer = block.layer, d_in = block.d_in;
         }
         if (width != d_in)
@@ -130,7 +129,7 @@ static float *make_input(const struct run *run, size_t i, size_t d_in) {
     if (run->input_path) return run->input.data;
     float *x = cli_rows_alloc(run->m, d_in);
     if (run->path)
-        cli_layers_noise(&run->layers, i, run->seed, run->m, x);
+        cli_checkpoint_noise(&run->layers, i, run->seed, run->m, x);
     else
         cli_noise_fill(run->seed, CLI_STREAM_X, 0, run->m * d_in, x);
     return x;
@@ -140,8 +139,8 @@ static void open_run(struct run *run) {
     cli_machine_open(&run->machine, run->n_threads, UINT64_MAX);
     run->n_blocks = 1;
     if (run->path) {
-        cli_layers_open(&run->layers, run->path, 0, run->activation, run->layer_list);
-        if (!run->layer_list) cli_layers_note_left_out(&run->layers);
+        cli_checkpoint_open(&run->layers, run->path, 0, run->activation, run->layer_list);
+        if (!run->layer_list) cli_checkpoint_note_left_out(&run->layers);
         run->n_blocks = run->layers.n;
         if (!run->n_blocks) cli_fail(CLI_USAGE, "%s: no feed-forward block that can be evaluated", run->path);
     }
@@ -253,10 +252,10 @@ static void print_heading(const struct run *run) {
                info->n_blocks);
     else
         printf("a block of noise, seed %llu\n", (unsigned long long)run->seed);
-    printf("%zu rows of x from %s, %u thread%s, compute %s\n\n", run->m,
+    printf("%zu row%s of x from %s, %u thread%s, compute %s\n\n", run->m, run->m == 1 ? "" : "s",
            run->input_path ? run->input_path : run->path ? "noise times the layer's norm weight" : "noise",
            run->machine.n_threads, run->machine.n_threads == 1 ? "" : "s", cli_compute_name(run->compute));
-    printf("layer  widths       weights      kernel           time ms   tokens/s  share of limit                 "
+    printf("layer  widths       weights      kernel               time ms   tokens/s  share of limit                 "
            "  digest of y     %s\n", run->check ? "  |y-ref|/B  typical  rel. error" : "");
 }
 
@@ -265,7 +264,7 @@ static void print_row(const struct run *run, const struct result *r) {
     snprintf(widths, sizeof widths, "%zu/%zu", r->desc->d_in, r->desc->d_ff);
     snprintf(share, sizeof share, "%.2f %s, %s%s", r->share, r->limit, r->state,
              r->job->info.expanded ? ", decoded" : "");
-    printf("%5zu  %-11s  %-11s  %-14s  %8.3f  %9.0f  %-31s  %016llx", r->layer, widths,
+    printf("%5zu  %-11s  %-11s  %-18s  %8.3f  %9.0f  %-31s  %016llx", r->layer, widths,
            weight_names(r->desc, weights, sizeof weights), r->job->info.kernel_up, 1e3 * r->seconds,
            (double)run->m / r->seconds, share, (unsigned long long)r->digest);
     if (run->check)
@@ -319,14 +318,14 @@ static void print_object(const struct run *run, const struct result *r) {
 static void print_summary(const struct run *run, size_t n_rows, int expanded) {
     printf("\n%zu block%s, %.3f ms in all.\n", run->n_blocks, run->n_blocks == 1 ? "" : "s", 1e3 * run->total_seconds);
     printf("share of limit: how near the time is to what this machine's measured arithmetic (flops) or memory\n"
-           "(bandwidth) allows; 1 is the limit. cold: weights come from memory, warm: they may be in a cache.\n");
+           "(bandwidth) allows; 1 is the limit. cold: weights come from memory; warm: they may be in a cache.\n");
     if (expanded)
-        printf("decoded: this version has no kernel for the file's format; weights were decoded to f32 beforehand, and\n"
-               "the share counts the file's own bytes.\n");
+        printf("decoded: this version has no kernel for the file's format; the weights were decoded beforehand, and the\n"
+               "share counts the bytes of the file.\n");
     if (!run->check) return;
-    printf("|y-ref|/B: the largest error of y against a double-precision reference, in units of its error bound; up to\n"
-           "1 passes. typical: against the usual size of rounding errors. rel. error: against plain double. %zu of\n"
-           "%zu rows a layer were compared.\n", n_rows, run->m);
+    printf("|y-ref|/B: the largest error of y against a double-precision reference, in units of its error bound;\n"
+           "up to 1 passes. typical: against the usual size of rounding errors. rel. error: against plain double.\n"
+           "%zu of %zu rows a layer were compared.\n", n_rows, run->m);
     printf("\ncheck: %zu passed, %zu failed; worst |y-ref|/B %.4f in layer %zu\n", run->n_passed, run->n_failed,
            run->worst, run->worst_layer);
 }
@@ -387,7 +386,7 @@ static int act_run(const struct cli_verb *verb, int argc, char **argv) {
     }
     if (table) print_summary(&run, n_rows, expanded);
     free(run.input.data);
-    if (run.path) cli_layers_close(&run.layers);
+    if (run.path) cli_checkpoint_close(&run.layers);
     cli_machine_close(&run.machine);
     return run.n_failed ? CLI_FAILED : CLI_OK;
 }
@@ -395,13 +394,13 @@ static int act_run(const struct cli_verb *verb, int argc, char **argv) {
 const struct cli_verb cli_verb_run = {
     "run",
     "run [FILE] [options]",
-    "Evaluates the feed-forward blocks of a checkpoint (GGUF), or one block of noise, and prints for each the time, the\n"
-    "share of the machine's limit and a digest of y.",
-    "The digest is FNV-1a (64 bit) over y as little-endian f32 in row order. It depends on nothing but the weights, x and\n"
-    "--compute: not on the machine, the instruction set or the threads.\n"
-    "Without --input x is noise of root mean square 1 from --seed, times the weight of the norm before the block where\n"
-    "the file has one; swiglu(1) gives the generator. SWIGLU_ISA limits the instruction set: generic, avx2, avx512,\n"
-    "avx512bf16 or neon.",
+    "Evaluates the feed-forward blocks of a checkpoint (GGUF), or one block of noise, and prints for each the time,\n"
+    "the share of the machine's limit and a digest of y.",
+    "The digest is FNV-1a (64 bit) over y as little-endian f32 in row order. It depends on nothing but the weights,\n"
+    "x and --compute: not on the machine, the instruction set or the threads.\n"
+    "Without --input x is noise of root mean square 1 from --seed, times the weight of the norm before the block\n"
+    "where the file has one; swiglu(1) gives the generator. SWIGLU_ISA limits the instruction set: generic, avx2,\n"
+    "avx512, avx512bf16 or neon.",
     options,
     act_run,
 };

@@ -11,8 +11,9 @@
 
 /* Released models whose blocks the targets are written for. */
 static const struct { const char *name; size_t d, f; const char *activation; } models[] = {
-    {"smollm2-135m", 576, 1536, "silu"},   {"qwen2.5-0.5b", 896, 4864, "silu"},  {"gemma-3-1b", 1152, 6912, "gelu_tanh"},
-    {"tinyllama", 2048, 5632, "silu"},     {"llama-3-8b", 4096, 14336, "silu"},  {"qwen3-30b-a3b", 2048, 768, "silu"},
+    {"smollm2-135m", 576, 1536, "silu"},      {"qwen2.5-0.5b", 896, 4864, "silu"},
+    {"gemma-3-1b", 1152, 6912, "gelu_tanh"},  {"tinyllama", 2048, 5632, "silu"},
+    {"llama-3-8b", 4096, 14336, "silu"},      {"qwen3-30b-a3b", 2048, 768, "silu"},
 };
 enum { N_MODELS = sizeof models / sizeof models[0], MAX_TOKENS = 16, MAX_DTYPES = 3 };
 
@@ -29,8 +30,8 @@ struct bench {
 
 static const struct cli_option options[] = {
     {'w', "shape", "D,F", "model and hidden width (default 2048,5632)"},
-    {'m', "model", "NAME", "the widths and activation of smollm2-135m, qwen2.5-0.5b, gemma-3-1b, tinyllama,\nllama-3-8b "
-                           "or qwen3-30b-a3b (one expert)"},
+    {'m', "model", "NAME", "the widths and activation of smollm2-135m, qwen2.5-0.5b, gemma-3-1b,\ntinyllama, llama-3-8b or "
+                           "qwen3-30b-a3b (one expert)"},
     {'t', "tokens", "LIST", "rows at once (default 1,8,512)"},
     {'d', "dtype", "LIST", "weight types among f32, bf16, f16 (default all three)"},
     {'n', "threads", "N", "threads (default 1)"},
@@ -108,8 +109,12 @@ static double target(const struct cli_cell *cell, const struct cli_figures *figu
 
 static void describe_result(const struct cli_figures *f, double must, char *text, size_t size) {
     switch (f->outcome) {
-    case CLI_NOISY: snprintf(text, size, "not measured (noisy: the limits varied by %.0f %%)", 100 * f->probe_range); break;
-    case CLI_VOID: snprintf(text, size, "void (share %.2f: the measured limit was too low)", f->share); break;
+    case CLI_NOISY:
+        snprintf(text, size, "not measured (noisy: the limit varied by %.0f %%)", 100 * f->probe_range);
+        break;
+    case CLI_VOID:
+        snprintf(text, size, "void (share %.2f: the measured limit was too low)", f->share);
+        break;
     default:
         if (must > 0 && f->share < 0.8 * must)
             snprintf(text, size, "WARN: below 0.8 x %.2f", must);
@@ -202,9 +207,10 @@ static int act_bench(const struct cli_verb *verb, int argc, char **argv) {
             cli_stdout_finish();
         }
     if (!bench.json)
-        printf("\nshare = max(operations / P, bytes / B) / time: 1 is the limit. P and B are measured before and after each\n"
-               "of %d repetitions, medians are shown. bytes: weights at their size in a file, x and y, once. cold: the weights\n"
-               "rotate through copies of more than 256 MB; warm: they may be in a cache.\n", CLI_REPETITIONS);
+        printf("\nshare = max(operations / P, bytes / B) / time: 1 is the limit. P and B are measured before and after\n"
+               "each of %d repetitions, medians are shown. bytes: weights at their size in a file, x and y, once. cold:\n"
+               "the weights rotate through copies of more than 256 MB; warm: they may be in a cache.\n",
+               CLI_REPETITIONS);
     cli_machine_close(&machine);
     return CLI_OK;
 }
@@ -212,11 +218,11 @@ static int act_bench(const struct cli_verb *verb, int argc, char **argv) {
 const struct cli_verb cli_verb_bench = {
     "bench",
     "bench [options]",
-    "Measures the forward pass of one block of noise for each weight type and number of tokens: time, and share of what\n"
-    "the machine's arithmetic (P) or memory bandwidth (B) allows, both measured around every repetition.",
-    "A cell whose limits vary by more than 8 % is repeated up to three times and then marked 'not measured (noisy)'; a\n"
-    "share above 1.05 voids the cell. WARN marks less than 0.8 of the project's target for one thread of Zen 4 or Zen 5.\n"
-    "The exit status never depends on time. SWIGLU_ISA limits the instruction set too.",
+    "Measures the forward pass of one block of noise for each weight type and number of tokens: time, and share of\n"
+    "what the machine's arithmetic (P) or memory bandwidth (B) allows, both measured around every repetition.",
+    "A cell whose limit varies by more than 8 % is measured up to three times and then marked 'not measured\n"
+    "(noisy)'; a share above 1.05 voids the cell. WARN marks less than 0.8 of the project's target for one thread\n"
+    "of Zen 4 or Zen 5. The exit status never depends on time. SWIGLU_ISA limits the instruction set too.",
     options,
     act_bench,
 };

@@ -5,7 +5,7 @@
 
 #include "cli.h"
 #include "json.h"
-#include "layers.h"
+#include "checkpoint.h"
 
 static const struct cli_option options[] = {
     {'s', "strict", NULL, "treat warnings as errors"},
@@ -18,7 +18,7 @@ struct row {
     char activation[160], weights[64], biases[32];
 };
 
-static const char *tensor_dtype(const struct cli_layers *layers, long i) {
+static const char *tensor_dtype(const struct cli_checkpoint *layers, long i) {
     return i < 0 ? NULL : cli_model_tensor(layers->model, (size_t)i).dtype_name;
 }
 
@@ -27,9 +27,11 @@ static void append(char *text, size_t size, const char *word) {
     strncat(text, word, size - strlen(text) - 1);
 }
 
-static void make_row(const struct cli_layers *layers, const struct swiglu_model_block_info *block, struct row *row) {
+static void make_row(const struct cli_checkpoint *layers, const struct swiglu_model_block_info *block,
+                     struct row *row) {
     const struct { const char *name; long tensor, bias; } part[] = {
-        {"gate", block->gate, block->gate_bias}, {"up", block->up, block->up_bias}, {"down", block->down, block->down_bias}};
+        {"gate", block->gate, block->gate_bias}, {"up", block->up, block->up_bias},
+        {"down", block->down, block->down_bias}};
     char words[96];
     *row = (struct row){0};
     cli_act_words(&block->act, words, sizeof words);
@@ -46,11 +48,11 @@ static int wider(int width, const char *text) {
     return (int)strlen(text) > width ? (int)strlen(text) : width;
 }
 
-static void print_blocks(const struct cli_layers *layers) {
+static void print_blocks(const struct cli_checkpoint *layers) {
     int w_act = 10, w_from = 4, w_weights = 15, w_biases = 6;
     struct row row;
     for (size_t i = 0; i < layers->n; i++) {
-        struct swiglu_model_block_info block = cli_layers_block(layers, i);
+        struct swiglu_model_block_info block = cli_checkpoint_block(layers, i);
         make_row(layers, &block, &row);
         w_act = wider(w_act, row.activation), w_from = wider(w_from, block.activation_source);
         w_weights = wider(w_weights, row.weights), w_biases = wider(w_biases, row.biases);
@@ -59,7 +61,7 @@ static void print_blocks(const struct cli_layers *layers) {
         printf("\nlayer  kind   %-*s  %-*s  %6s  %6s  %6s  %-11s  %-*s  %-*s  %12s\n", w_act, "activation", w_from,
                "from", "d_in", "d_ff", "d_out", "layout", w_weights, "weight types", w_biases, "biases", "bytes");
     for (size_t i = 0; i < layers->n; i++) {
-        struct swiglu_model_block_info block = cli_layers_block(layers, i);
+        struct swiglu_model_block_info block = cli_checkpoint_block(layers, i);
         make_row(layers, &block, &row);
         printf("%5zu  %-5s  %-*s  %-*s  %6zu  %6zu  %6zu  %-11s  %-*s  %-*s  %12llu\n", block.layer, block.kind, w_act,
                row.activation, w_from, block.activation_source, block.d_in, block.d_ff, block.d_out, block.layout_name,
@@ -67,7 +69,7 @@ static void print_blocks(const struct cli_layers *layers) {
     }
 }
 
-static void print_left_out(const struct cli_layers *layers) {
+static void print_left_out(const struct cli_checkpoint *layers) {
     if (layers->n == layers->info.n_blocks) return;
     printf("\nleft out, never evaluated:\n");
     for (size_t i = 0; i < layers->info.n_blocks; i++) {
@@ -76,7 +78,7 @@ static void print_left_out(const struct cli_layers *layers) {
     }
 }
 
-static void print_file_object(const struct cli_layers *layers) {
+static void print_file_object(const struct cli_checkpoint *layers) {
     const struct swiglu_model_info *info = &layers->info;
     cli_json_open();
     cli_json_string("file", layers->path);
@@ -106,7 +108,7 @@ static void print_act(const struct swiglu_act *act) {
     cli_json_list_end();
 }
 
-static void print_block_object(const struct cli_layers *layers, size_t i) {
+static void print_block_object(const struct cli_checkpoint *layers, size_t i) {
     struct swiglu_model_block_info block = cli_model_block(layers->model, i);
     const struct { const char *name; long tensor; } part[] = {{"gate", block.gate}, {"up", block.up},
         {"down", block.down}, {"gate_bias", block.gate_bias}, {"up_bias", block.up_bias},
@@ -148,8 +150,8 @@ static int act_info(const struct cli_verb *verb, int argc, char **argv) {
         }
     cli_operands_max(verb, argc, argv, 1);
     if (optind == argc) cli_fail(CLI_USAGE, "info: a FILE is expected; try 'swiglu info --help'");
-    struct cli_layers layers;
-    cli_layers_open(&layers, argv[optind], strict, activation, NULL);
+    struct cli_checkpoint layers;
+    cli_checkpoint_open(&layers, argv[optind], strict, activation, NULL);
     const struct swiglu_model_info *info = &layers.info;
     if (json) {
         print_file_object(&layers);
@@ -162,7 +164,7 @@ static int act_info(const struct cli_verb *verb, int argc, char **argv) {
         print_blocks(&layers);
         print_left_out(&layers);
     }
-    cli_layers_close(&layers);
+    cli_checkpoint_close(&layers);
     return CLI_OK;
 }
 
@@ -171,7 +173,8 @@ const struct cli_verb cli_verb_info = {
     "info FILE [options]",
     "Lists the feed-forward blocks of a checkpoint (GGUF): layer, activation and where its choice comes from, widths,\n"
     "layout, weight types, biases and size, and what is left out and why.",
-    "Widths: d_in values a row go in, d_ff hidden, d_out come out. Bytes are those of the weights and biases in the file.",
+    "Widths: d_in values a row go in, d_ff hidden, d_out come out. Bytes are those of the weights and biases in the\n"
+    "file.",
     options,
     act_info,
 };
