@@ -11,7 +11,7 @@ enum { PIECE = 2 << 20 }; /* bytes a thread reads between two looks at the clock
 
 struct measure {
     double seconds;
-    void (*peak)(size_t rounds); /* NULL: read */
+    float (*peak)(size_t rounds); /* NULL: read */
     unsigned (*read_sum)(const void *p, size_t bytes);
     double ops_per_round;
     const char *buffer;
@@ -34,7 +34,7 @@ static void measure_thread(void *arg) {
     double elapsed, done = 0;
     do {
         if (m->peak) {
-            m->peak(rounds);
+            atomic_fetch_add_explicit(&m->sink, (unsigned)m->peak(rounds), memory_order_relaxed);
             done += (double)rounds * m->ops_per_round;
         } else {
             const size_t piece = atomic_fetch_add_explicit(&m->next_piece, 1, memory_order_relaxed) % m->n_pieces;

@@ -22,11 +22,17 @@ static void file_show(struct swiglu_file *file, const char *path) {
     swiglu_escape(at, room, path, n > TAIL ? TAIL : n);
 }
 
+/* strerror_r comes in two kinds, by feature macros that whoever compiles a single-file build may set. */
+static const char *file_reason_posix(int failed, const char *buffer) { return failed ? "unknown error" : buffer; }
+static const char *file_reason_gnu(const char *text, const char *buffer) { return text ? text : buffer; }
+#define FILE_REASON(err, buffer)                                                                          \
+    _Generic(strerror_r((err), (buffer), sizeof(buffer)), int: file_reason_posix, char *: file_reason_gnu)( \
+        strerror_r((err), (buffer), sizeof(buffer)), (buffer))
+
 static enum swiglu_status file_fail(const struct swiglu_file *file, enum swiglu_status code, const char *what, int err,
                                     struct swiglu_error *error) {
-    char reason[128];
-    if (strerror_r(err, reason, sizeof reason)) snprintf(reason, sizeof reason, "errno %d", err);
-    return swiglu_fail(error, code, SWIGLU_NO_OFFSET, err, "%s: %s: %s", file->shown, what, reason);
+    char buffer[128];
+    return swiglu_fail(error, code, SWIGLU_NO_OFFSET, err, "%s: %s: %s", file->shown, what, FILE_REASON(err, buffer));
 }
 
 enum swiglu_status swiglu_file_open(struct swiglu_file *file, const char *path, struct swiglu_error *error) {
@@ -69,7 +75,8 @@ enum swiglu_status swiglu_file_read(const struct swiglu_file *file, uint64_t at,
         }
         if (got == 0)
             return swiglu_fail(error, SWIGLU_E_READ, at + done, 0,
-                               "%s: short read at byte %llu: %zu bytes wanted, %zu read; the file had %llu bytes at open",
+                               "%s: short read at byte %llu: %zu bytes wanted, %zu read; the file had %llu bytes at "
+                               "open",
                                file->shown, (unsigned long long)(at + done), n, done, (unsigned long long)file->bytes);
         done += (size_t)got;
     }

@@ -29,7 +29,8 @@ enum swiglu_status swiglu_gguf_fail(const struct swiglu_gguf *g, struct swiglu_e
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (offset == SWIGLU_NO_OFFSET) return swiglu_fail(error, code, offset, 0, "%s: %s", g->file.shown, text);
-    return swiglu_fail(error, code, offset, 0, "%s: %s (at byte %llu)", g->file.shown, text, (unsigned long long)offset);
+    return swiglu_fail(error, code, offset, 0, "%s: %s (at byte %llu)", g->file.shown, text,
+                       (unsigned long long)offset);
 }
 
 enum swiglu_status swiglu_gguf_warn(struct swiglu_gguf *g, struct swiglu_error *error, uint64_t offset,
@@ -66,9 +67,10 @@ bool swiglu_gguf_integer(const struct swiglu_gguf *g, const struct swiglu_kv *kv
     const char *p = gguf_element(g, kv, i);
     if (!p) return false;
     int64_t v;
+    int8_t small;
     switch (kv->type) {
     case SWIGLU_KV_U8: v = (unsigned char)*p; break;
-    case SWIGLU_KV_I8: v = (signed char)*p; break;
+    case SWIGLU_KV_I8: memcpy(&small, p, 1), v = small; break;
     case SWIGLU_KV_U16: v = swiglu_le16(p); break;
     case SWIGLU_KV_I16: v = (int16_t)swiglu_le16(p); break;
     case SWIGLU_KV_U32: v = swiglu_le32(p); break;

@@ -56,8 +56,8 @@ void swiglu_gguf_close(struct swiglu_gguf *g);
 
 const struct swiglu_gguf_type *swiglu_gguf_type_find(uint32_t type); /* NULL: no such type */
 
-/* Metadata. NULL or false where the key is missing, of another type, not kept, or i is past the end. A scalar counts as an
- * array of one; integers are of any width and not negative. */
+/* Metadata. NULL or false where the key is missing, of another type, not kept, or i is past the end. A scalar counts as
+ * an array of one; integers are of any width and not negative. */
 const struct swiglu_kv *swiglu_gguf_find(const struct swiglu_gguf *g, const char *key);
 const char *swiglu_gguf_text(const struct swiglu_gguf *g, const struct swiglu_kv *kv);
 bool swiglu_gguf_integer(const struct swiglu_gguf *g, const struct swiglu_kv *kv, uint64_t i, uint64_t *out);

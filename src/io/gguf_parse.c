@@ -114,7 +114,7 @@ static enum swiglu_status gguf_version(struct gguf_parser *p) {
     p->g->version = v;
     if (v == 2 || v == 3) return SWIGLU_OK;
     if (v && !(v & 0xFFFFu))
-        return gguf_bad(p, 4, SWIGLU_E_UNSUPPORTED, " 0x%08x: big-endian file, its byte order differs from this machine's", v);
+        return gguf_bad(p, 4, SWIGLU_E_UNSUPPORTED, " 0x%08x: big-endian file, the byte order differs", v);
     return gguf_bad(p, 4, v ? SWIGLU_E_UNSUPPORTED : SWIGLU_E_FORMAT, " %u: only 2 and 3 can be read", v);
 }
 
@@ -123,8 +123,8 @@ static enum swiglu_status gguf_check_count(struct gguf_parser *p, const char *pa
     p->part = part;
     const uint64_t room = gguf_left(p) / entry_bytes;
     if (n > room + (gguf_left(p) % entry_bytes != 0)) /* an entry that is cut short explains itself better */
-        return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: the %llu bytes left hold at most %llu", (ull)n, (ull)gguf_left(p),
-                        (ull)room);
+        return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: the %llu bytes left hold at most %llu", (ull)n,
+                        (ull)gguf_left(p), (ull)room);
     if (n > SWIGLU_LIMIT_COUNT)
         return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: limit %llu", (ull)n, (ull)SWIGLU_LIMIT_COUNT);
     return SWIGLU_OK;
@@ -145,7 +145,8 @@ static enum swiglu_status gguf_key(struct gguf_parser *p) {
         if (p->text[i] != 0 && p->text[i] < 0x80) continue;
         const size_t from = i < 8 ? 0 : i - 8;
         return gguf_bad(p, at + 8 + i, SWIGLU_E_FORMAT, ": byte %u in \"%s\": only ASCII without byte 0 is allowed",
-                        p->text[i], swiglu_escape(shown, sizeof shown, p->text + from, swiglu_min((size_t)n - from, 16)));
+                        p->text[i],
+                        swiglu_escape(shown, sizeof shown, p->text + from, swiglu_min((size_t)n - from, 16)));
     }
     if (swiglu_names_push(&p->g->keys, p->text, (size_t)n)) return gguf_no_memory(p);
     return SWIGLU_OK;
@@ -212,8 +213,8 @@ static enum swiglu_status gguf_array(struct gguf_parser *p, struct swiglu_kv *kv
     kv->type = (uint16_t)type;
     const size_t size = type == SWIGLU_KV_STRING ? SWIGLU_MIN_STRING_BYTES : swiglu_kv_bytes(type);
     if (kv->count > gguf_left(p) / size)
-        return gguf_bad(p, at + 4, SWIGLU_E_FORMAT, " count %llu: the %llu bytes left hold at most %llu", (ull)kv->count,
-                        (ull)gguf_left(p), (ull)(gguf_left(p) / size));
+        return gguf_bad(p, at + 4, SWIGLU_E_FORMAT, " count %llu: the %llu bytes left hold at most %llu",
+                        (ull)kv->count, (ull)gguf_left(p), (ull)(gguf_left(p) / size));
     if (type != SWIGLU_KV_STRING) return gguf_values(p, kv, kv->count * size);
     for (uint64_t i = 0, n; i < kv->count; i++) {
         TRY(gguf_string_length(p, &n));
@@ -260,7 +261,8 @@ static enum swiglu_status gguf_alignment(struct gguf_parser *p) {
                         " %llu: not a power of two (the format's text allows it, ggml refuses it)", (ull)a);
     g->alignment = a;
     if (a >= 8) return SWIGLU_OK;
-    return swiglu_gguf_warn(g, p->error, kv->offset, "general.alignment %llu: the format asks for a multiple of 8", (ull)a);
+    return swiglu_gguf_warn(g, p->error, kv->offset, "general.alignment %llu: the format asks for a multiple of 8",
+                            (ull)a);
 }
 
 static enum swiglu_status gguf_metadata(struct gguf_parser *p, uint64_t n_kv) {
@@ -279,8 +281,9 @@ static enum swiglu_status gguf_metadata(struct gguf_parser *p, uint64_t n_kv) {
     const struct swiglu_kv *split = swiglu_gguf_find(g, "split.count");
     p->part = "split.count";
     if (swiglu_gguf_integer(g, split, 0, &shards) && shards > 1)
-        return gguf_bad(p, split->offset, SWIGLU_E_UNSUPPORTED, " %llu: one shard of several, the other shards are missing; "
-                        "merge them into one file", (ull)shards);
+        return gguf_bad(p, split->offset, SWIGLU_E_UNSUPPORTED,
+                        " %llu: one shard of several, the other shards are missing; merge them into one file",
+                        (ull)shards);
     return gguf_alignment(p);
 }
 
@@ -332,10 +335,11 @@ static enum swiglu_status gguf_misplaced(struct gguf_parser *p, const struct swi
     for (uint64_t i = 0; i < p->index; i++) {
         const struct swiglu_tensor *o = &g->tensors[i];
         if (t->offset + t->bytes > o->offset && t->offset < o->offset + o->bytes)
-            return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: overlaps %.63s, which has %llu bytes from %llu on", (ull)t->offset,
-                            swiglu_names_at(&g->names, i), (ull)o->bytes, (ull)o->offset);
+            return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: overlaps %.63s, which has %llu bytes from %llu on",
+                            (ull)t->offset, swiglu_names_at(&g->names, i), (ull)o->bytes, (ull)o->offset);
     }
-    return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: out of order, ggml expects %llu here", (ull)t->offset, (ull)expected);
+    return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: out of order, ggml expects %llu here", (ull)t->offset,
+                    (ull)expected);
 }
 
 /* One entry of the list. *expected: where its data must begin, as in ggml: each right after the one before. */
@@ -343,7 +347,8 @@ static enum swiglu_status gguf_tensor(struct gguf_parser *p, uint64_t *expected)
     struct swiglu_gguf *g = p->g;
     uint64_t elems = 1, end, at = p->at;
     p->name = NULL;
-    if (swiglu_grow(&g->tensors, &g->tensors_capacity, (size_t)p->index + 1, sizeof *g->tensors)) return gguf_no_memory(p);
+    if (swiglu_grow(&g->tensors, &g->tensors_capacity, (size_t)p->index + 1, sizeof *g->tensors))
+        return gguf_no_memory(p);
     struct swiglu_tensor *t = &g->tensors[p->index];
     *t = (struct swiglu_tensor){.entry = at};
     TRY(gguf_tensor_name(p));
@@ -381,16 +386,17 @@ static enum swiglu_status gguf_data(struct gguf_parser *p, uint64_t data_end) {
     const uint64_t file_bytes = g->file.bytes;
     p->group = NULL, p->name = NULL, p->part = "data section";
     if (swiglu_align_up(p->at, g->alignment, &g->data_start) || (g->names.n && g->data_start > file_bytes))
-        return gguf_bad(p, p->at, SWIGLU_E_FORMAT, ": starts at %llu, past the end of the file at %llu", (ull)g->data_start,
-                        (ull)file_bytes);
+        return gguf_bad(p, p->at, SWIGLU_E_FORMAT, ": starts at %llu, past the end of the file at %llu",
+                        (ull)g->data_start, (ull)file_bytes);
     const uint64_t data_bytes = g->data_start < file_bytes ? file_bytes - g->data_start : 0;
     p->group = "tensor", p->part = "offset";
     for (p->index = 0; p->index < g->names.n; p->index++) {
         struct swiglu_tensor *t = &g->tensors[p->index];
         p->name = swiglu_names_at(&g->names, p->index);
         if (t->offset + t->bytes > data_bytes)
-            return gguf_bad(p, t->entry, SWIGLU_E_FORMAT, " %llu + %llu > data %llu bytes: the tensor's bytes go past the "
-                            "end of the file", (ull)t->offset, (ull)t->bytes, (ull)data_bytes);
+            return gguf_bad(p, t->entry, SWIGLU_E_FORMAT,
+                            " %llu + %llu > data %llu bytes: the tensor ends past the end of the file",
+                            (ull)t->offset, (ull)t->bytes, (ull)data_bytes);
         t->offset += g->data_start;
     }
     if (data_bytes <= data_end) return SWIGLU_OK;

@@ -121,13 +121,15 @@ static enum swiglu_status layers_check(struct swiglu_gguf *g, const struct swigl
     char key[96];
     const struct swiglu_kv *kv = swiglu_gguf_find(g, "general.architecture");
     if (kv && !swiglu_gguf_text(g, kv))
-        return swiglu_gguf_fail(g, error, SWIGLU_E_FORMAT, kv->offset, "general.architecture type %u%s: must be a string of up "
-                                "to %d bytes", kv->type, kv->is_array ? " array" : "", SWIGLU_LIMIT_KEPT);
+        return swiglu_gguf_fail(g, error, SWIGLU_E_FORMAT, kv->offset,
+                                "general.architecture type %u%s: must be a string of up to %d bytes",
+                                kv->type, kv->is_array ? " array" : "", SWIGLU_LIMIT_KEPT);
     for (size_t i = 0; i < g->keys.n; i++) {
         const char *name = swiglu_names_at(&g->keys, i);
         const size_t n = strlen(name);
         if (n < sizeof width || strcmp(name + n - (sizeof width - 1), width) || g->kvs[i].is_array) continue;
-        if (swiglu_gguf_integer(g, &g->kvs[i], 0, &value) && value == 0 && !(family && family->form == SWIGLU_FORM_NONE))
+        if (swiglu_gguf_integer(g, &g->kvs[i], 0, &value) && value == 0 &&
+            !(family && family->form == SWIGLU_FORM_NONE))
             return swiglu_gguf_fail(g, error, SWIGLU_E_FORMAT, g->kvs[i].offset, "%.80s 0: must be at least 1", name);
     }
     snprintf(key, sizeof key, "%.64s.block_count", swiglu_gguf_architecture(g));
@@ -137,13 +139,17 @@ static enum swiglu_status layers_check(struct swiglu_gguf *g, const struct swigl
                             (unsigned long long)value, (unsigned long long)n_seen);
 }
 
+static enum swiglu_status layers_no_memory(const struct swiglu_gguf *g, struct swiglu_error *error) {
+    return swiglu_gguf_fail(g, error, SWIGLU_E_MEMORY, SWIGLU_NO_OFFSET, "out of memory for the list of layers");
+}
+
 enum swiglu_status swiglu_layers_find(struct swiglu_layers *layers, struct swiglu_gguf *g, const char *override,
                                       struct swiglu_error *error) {
     const struct swiglu_family *family = swiglu_family_find(swiglu_gguf_architecture(g));
     uint64_t n_seen = 0;
     *layers = (struct swiglu_layers){0};
     uint32_t *slots = swiglu_alloc_array(STACKS * (SWIGLU_LIMIT_LAYER + 1), sizeof *slots);
-    if (!slots) return swiglu_gguf_fail(g, error, SWIGLU_E_MEMORY, SWIGLU_NO_OFFSET, "out of memory for the list of layers");
+    if (!slots) return layers_no_memory(g, error);
     enum swiglu_status status = layers_count(g, slots, &layers->n, &n_seen, error);
     if (status == SWIGLU_OK) {
         layers->at = swiglu_alloc_array(layers->n, sizeof *layers->at);
@@ -151,7 +157,7 @@ enum swiglu_status swiglu_layers_find(struct swiglu_layers *layers, struct swigl
             layers_fill(layers, g, slots);
         } else {
             layers->n = 0;
-            status = swiglu_gguf_fail(g, error, SWIGLU_E_MEMORY, SWIGLU_NO_OFFSET, "out of memory for the list of layers");
+            status = layers_no_memory(g, error);
         }
     }
     swiglu_free(slots);

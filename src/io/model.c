@@ -20,8 +20,8 @@ enum swiglu_status swiglu_model_open(const char *path, const struct swiglu_model
     *model = NULL;
     REQUIRE(path, SWIGLU_E_ARGUMENT, "path is NULL");
     if (options)
-        REQUIRE(!swiglu_struct_in(&o, sizeof o, options), SWIGLU_E_ARGUMENT, "options.struct_size %zu: this library knows %zu",
-                options->struct_size, sizeof o);
+        REQUIRE(!swiglu_struct_in(&o, sizeof o, options), SWIGLU_E_ARGUMENT,
+                "options.struct_size %zu: this library knows %zu", options->struct_size, sizeof o);
     REQUIRE(!o.activation || !swiglu_act_init(&act, o.activation), SWIGLU_E_ARGUMENT, "activation \"%.80s\" is unknown",
             o.activation);
     struct swiglu_model *m = swiglu_alloc(sizeof *m);
@@ -85,18 +85,20 @@ enum swiglu_status swiglu_model_tensor(const struct swiglu_model *model, size_t 
     return swiglu_struct_out(info, &full, sizeof full);
 }
 
-enum swiglu_status swiglu_model_read(const struct swiglu_model *model, size_t i, uint64_t byte, void *dst, size_t n_bytes,
-                                     struct swiglu_error *error) {
+enum swiglu_status swiglu_model_read(const struct swiglu_model *model, size_t i, uint64_t byte, void *dst,
+                                     size_t n_bytes, struct swiglu_error *error) {
     REQUIRE(model && (dst || n_bytes == 0), SWIGLU_E_ARGUMENT, "model or dst is NULL");
     const struct swiglu_gguf *g = &model->gguf;
     REQUIRE(i < g->names.n, SWIGLU_E_ARGUMENT, "tensor %zu: the file has %zu", i, g->names.n);
     const struct swiglu_tensor *t = &g->tensors[i];
-    REQUIRE(byte <= t->bytes && n_bytes <= t->bytes - byte, SWIGLU_E_ARGUMENT, "tensor %.80s: bytes %llu + %zu: it has %llu",
-            swiglu_names_at(&g->names, i), (unsigned long long)byte, n_bytes, (unsigned long long)t->bytes);
+    REQUIRE(byte <= t->bytes && n_bytes <= t->bytes - byte, SWIGLU_E_ARGUMENT,
+            "tensor %.80s: bytes %llu + %zu: it has %llu", swiglu_names_at(&g->names, i), (unsigned long long)byte,
+            n_bytes, (unsigned long long)t->bytes);
     return swiglu_file_read(&g->file, t->offset + byte, dst, n_bytes, error);
 }
 
-enum swiglu_status swiglu_model_block(const struct swiglu_model *model, size_t i, struct swiglu_model_block_info *info) {
+enum swiglu_status swiglu_model_block(const struct swiglu_model *model, size_t i,
+                                      struct swiglu_model_block_info *info) {
     if (!model || !info || i >= model->layers.n) return SWIGLU_E_ARGUMENT;
     return swiglu_struct_out(info, &model->layers.at[i].info, sizeof *info);
 }

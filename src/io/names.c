@@ -60,7 +60,8 @@ enum swiglu_status swiglu_names_duplicate(const struct swiglu_names *names, size
         order = other, other = swap;
     }
     for (size_t i = 1; i < n; i++) {
-        if (order[i] >= *second || strcmp(swiglu_names_at(names, order[i - 1]), swiglu_names_at(names, order[i]))) continue;
+        if (order[i] >= *second || strcmp(swiglu_names_at(names, order[i - 1]), swiglu_names_at(names, order[i])))
+            continue;
         *first = order[i - 1], *second = order[i];
     }
     swiglu_free(memory);

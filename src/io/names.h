@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A growing list of names from a file, kept escaped (which keeps different names different) for printing as they are. */
+/* A growing list of names from a file, kept escaped for printing (which keeps different names different). */
 #ifndef SWIGLU_NAMES_H
 #define SWIGLU_NAMES_H
 

@@ -38,7 +38,7 @@ static const char *layer_tensor_name(const struct layer_case *c, long tensor) {
 static void layer_explain_oddity(const struct layer_case *c) {
     static const char *const why[] = {
         [SWIGLU_ODD_EXPERTS] = "a mixture of experts is not evaluated",
-        [SWIGLU_ODD_OLD_EXPERTS] = "one tensor per expert, the naming of early Mixtral files; experts are not evaluated",
+        [SWIGLU_ODD_OLD_EXPERTS] = "one tensor per expert, as early Mixtral files name them; not evaluated",
         [SWIGLU_ODD_STACK] = "only the layers called blk.N are evaluated",
         [SWIGLU_ODD_SUB_NORM] = "a norm stands between the products (sub-norm)",
         [SWIGLU_ODD_ACT_SCALE] = "the hidden values are divided by activation scales",
@@ -65,11 +65,12 @@ static enum swiglu_status layer_weight(const struct layer_case *c, enum swiglu_r
     if (i < 0) return SWIGLU_OK;
     const struct swiglu_tensor *t = &c->g->tensors[i];
     if (t->n_dims == 0 || t->n_dims > SWIGLU_LIMIT_WEIGHT_DIMS)
-        return layer_bad(c, t->entry, "tensor %.80s n_dims %u: a weight has 1 to %d", layer_tensor_name(c, i), t->n_dims,
-                         SWIGLU_LIMIT_WEIGHT_DIMS);
+        return layer_bad(c, t->entry, "tensor %.80s n_dims %u: a weight has 1 to %d", layer_tensor_name(c, i),
+                         t->n_dims, SWIGLU_LIMIT_WEIGHT_DIMS);
     for (uint32_t k = 0; k < t->n_dims; k++)
         if (t->dims[k] == 0)
-            return layer_bad(c, t->entry, "tensor %.80s dims[%u] 0: a weight has at least 1", layer_tensor_name(c, i), k);
+            return layer_bad(c, t->entry, "tensor %.80s dims[%u] 0: a weight has at least 1", layer_tensor_name(c, i),
+                             k);
     *w = (struct layer_widths){.rows = t->n_dims > 1 ? t->dims[1] : 1, .cols = t->dims[0]};
     return SWIGLU_OK;
 }
@@ -95,8 +96,9 @@ static enum swiglu_status layer_shapes(const struct layer_case *c) {
     }
     const bool packed = !separate && up.rows % 2 == 0 && up.rows / 2 == down.cols;
     if (up.rows != down.cols && !packed)
-        return layer_bad(c, c->g->tensors[down_tensor].entry, "tensor blk.%zu.ffn_up rows %llu, ffn_down columns %llu: must be "
-                         "equal%s", info->layer, (ull)up.rows, (ull)down.cols, separate ? "" : ", or twice as many");
+        return layer_bad(c, c->g->tensors[down_tensor].entry,
+                         "tensor blk.%zu.ffn_up rows %llu, ffn_down columns %llu: must be equal%s",
+                         info->layer, (ull)up.rows, (ull)down.cols, separate ? "" : ", or twice as many");
     info->layout = separate ? SWIGLU_SEPARATE : packed ? SWIGLU_GATE_UP : SWIGLU_UNGATED;
     if (packed) info->kind = "gated";
     info->layout_name = separate ? "separate" : packed ? "gate|up" : "ungated";
@@ -110,19 +112,19 @@ static void layer_check_form(const struct layer_case *c) {
     const int layout = layer->info.layout;
     if (!c->family) {
         if (layout == SWIGLU_GATE_UP)
-            layer_leave(layer, "unknown architecture \"%.64s\": which half of ffn_up is the gate is unknown", c->architecture);
+            layer_leave(layer, "unknown architecture \"%.64s\": which half of ffn_up is the gate is unknown",
+                        c->architecture);
         return;
     }
+    static const char *const shape[] = {[SWIGLU_FORM_GATED] = "gated", [SWIGLU_FORM_PACKED] = "gated",
+                                        [SWIGLU_FORM_PLAIN] = "plain", [SWIGLU_FORM_NONE] = "no feed-forward"};
     const enum swiglu_form form = c->family->form;
     const bool fits = layout == SWIGLU_SEPARATE  ? form == SWIGLU_FORM_GATED || form == SWIGLU_FORM_PACKED
                       : layout == SWIGLU_GATE_UP ? form == SWIGLU_FORM_PACKED
                                                  : form == SWIGLU_FORM_PLAIN;
     if (!fits)
-        layer_leave(layer, "architecture %s has %s blocks, but the tensors of this one are those of layout %s", c->architecture,
-                    form == SWIGLU_FORM_GATED || form == SWIGLU_FORM_PACKED ? "gated"
-                    : form == SWIGLU_FORM_PLAIN                            ? "plain"
-                                                                           : "no feed-forward",
-                    layer->info.layout_name);
+        layer_leave(layer, "architecture %s has %s blocks, but the tensors of this one are those of layout %s",
+                    c->architecture, shape[form], layer->info.layout_name);
 }
 
 /* <architecture>.<field> is the width that the tensors show; a list has one value per layer. */
@@ -206,7 +208,8 @@ static void layer_sparsity(const struct layer_case *c) {
     if (!swiglu_gguf_real(c->g, swiglu_gguf_find(c->g, key), c->layer->info.layer, &scale)) {
         layer_leave(c->layer, "activation sparsity: metadata %s has no value for layer %zu", key, c->layer->info.layer);
     } else if (scale != -INFINITY) {
-        layer_leave(c->layer, "activation sparsity: the gate is compared with statistics of its row (%s %g)", key, scale);
+        layer_leave(c->layer, "activation sparsity: the gate is compared with statistics of its row (%s %g)", key,
+                    scale);
     }
 }
 
@@ -214,7 +217,8 @@ static void layer_sparsity(const struct layer_case *c) {
 static void layer_clamps(const struct layer_case *c) {
     for (size_t i = 0; i < c->g->keys.n; i++)
         if (strstr(swiglu_names_at(&c->g->keys, i), ".swiglu_"))
-            layer_leave(c->layer, "metadata %.80s: clamps of gate and up are not read", swiglu_names_at(&c->g->keys, i));
+            layer_leave(c->layer, "metadata %.80s: clamps of gate and up are not read",
+                        swiglu_names_at(&c->g->keys, i));
 }
 
 static enum swiglu_status layer_activation(const struct layer_case *c, const char *override) {
@@ -247,7 +251,8 @@ static enum swiglu_status layer_activation(const struct layer_case *c, const cha
     if (!override) layer_clamps(c);
     const bool gated = layer->info.layout != SWIGLU_UNGATED;
     if (override && !layer->reason[0]) return swiglu_act_check(&layer->info.act, gated, c->error);
-    if (swiglu_act_check(&layer->info.act, gated, NULL)) layer_leave(layer, "%s: parameters out of range", layer->source);
+    if (swiglu_act_check(&layer->info.act, gated, NULL))
+        layer_leave(layer, "%s: parameters out of range", layer->source);
     return SWIGLU_OK;
 }
 

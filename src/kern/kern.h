@@ -113,7 +113,7 @@ struct swiglu_kern {
     void (*store)(const struct swiglu_store_args *args);
     void (*act)(const struct swiglu_act *act, size_t n, const float *x, float *y);
     /* rounds of peak_ops multiply-adds on registers, for measuring P; bf16 with the level's bf16 dot */
-    void (*peak_f32)(size_t rounds), (*peak_bf16)(size_t rounds);
+    float (*peak_f32)(size_t rounds), (*peak_bf16)(size_t rounds);
     unsigned peak_ops_f32, peak_ops_bf16; /* operations a round */
     unsigned (*read_sum[SWIGLU_N_READERS])(const void *p, size_t bytes); /* bytes: a multiple of 4096; p 64-aligned */
 };

@@ -9,12 +9,17 @@
  *   TILE_PREFETCH  0 none (m = 1: the hardware prefetcher is best alone), 1 the weight stream 16 KB ahead (m of a few),
  *                  2 the next tile's rows and the next weights, a line per two steps (many rows)
  * and from a wt_*.h: W_K_STEP, W_LANE_BYTES, W_SUBSTEPS (staged elements a step reads, highest k first), W_LOAD(p, s)
- *   a vector of weights for substep s, W_DOT(acc, w, x), W_ENTER, W_LEAVE and W_PIN(acc) around a chain, and the seam for
+ *   a vector of weights for substep s, W_DOT(acc, w, x), W_ENTER, W_LEAVE and W_PIN2/W_PIN4 around a chain, and the seam for
  *   formats with scales: W_BLOCK steps (a divisor of a record) between two W_FOLD(acc).
  * Tested combinations: test/check runs every function that a table names.
  */
 #define TILE_NV (2 * TILE_PANELS)
 #define TILE_PANEL_BYTES ((size_t)(2 * VL * W_LANE_BYTES)) /* of one step */
+#if TILE_PANELS == 2
+#define TILE_PIN(row) W_PIN4(row[0], row[1], row[2], row[3])
+#else
+#define TILE_PIN(row) W_PIN2(row[0], row[1])
+#endif
 
 SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
     const size_t chunk_steps = SWIGLU_CHUNK / W_K_STEP, record_steps = SWIGLU_RECORD / W_SUBSTEPS;
@@ -38,8 +43,7 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
         SW_UNROLL for (int r = 0; r < TILE_MR; r++)
             SW_UNROLL for (int j = 0; j < TILE_NV; j++) acc[r][j] = v_set1(0.0f);
         W_ENTER();
-        SW_UNROLL for (int r = 0; r < TILE_MR; r++)
-            SW_UNROLL for (int j = 0; j < TILE_NV; j++) W_PIN(acc[r][j]);
+        SW_UNROLL for (int r = 0; r < TILE_MR; r++) TILE_PIN(acc[r]);
         while (chunk) {
             const char *x = record;
             size_t n = chunk < record_steps ? chunk : record_steps;
@@ -74,9 +78,9 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
                 W_FOLD(acc);
             }
         }
-        SW_UNROLL for (int r = 0; r < TILE_MR; r++)
-            SW_UNROLL for (int j = 0; j < TILE_NV; j++) W_PIN(acc[r][j]);
+        SW_UNROLL for (int r = 0; r < TILE_MR; r++) TILE_PIN(acc[r]);
         W_LEAVE();
+        SW_UNROLL for (int r = 0; r < TILE_MR; r++) TILE_PIN(acc[r]);
         if (add) {
             SW_UNROLL for (int r = 0; r < TILE_MR; r++)
                 SW_UNROLL for (int j = 0; j < TILE_NV; j++)
@@ -89,6 +93,7 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
 }
 
 #undef TILE_PANEL_BYTES
+#undef TILE_PIN
 #undef TILE_NV
 #undef TILE_NAME
 #undef TILE_MR

@@ -62,9 +62,14 @@ SW_ALWAYS_INLINE void vi_store16_first(void *p, VI a, size_t n) { /* no 16-bit m
 SW_ALWAYS_INLINE V v_pair_odd(const void *p) { return v_from_bits(vi_and(_mm256_loadu_si256(p), vi_set1((int)0xFFFF0000))); }
 SW_ALWAYS_INLINE V v_pair_even(const void *p) { return v_from_bits(vi_shl(_mm256_loadu_si256(p), 16)); }
 SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) { return v_fma(a, b, c); }
-#define V_FLUSH_ENTER() const unsigned csr_ = _mm_getcsr(); _mm_setcsr(csr_ | 0x8040)
-#define V_FLUSH_LEAVE() _mm_setcsr(csr_)
-#define V_PIN(v) __asm__ volatile("" : "+x"(v))
+/* Compilers move arithmetic across a change of MXCSR. V_PIN passes accumulators through a value that the change produces,
+ * so that chains stay between the two. Several at once, and not volatile, or GCC 12 unrolls none of the loops. */
+#define V_FLUSH_ENTER()                                         \
+    unsigned csr_ = _mm_getcsr(), flush_ = csr_ | 0x8040, order_; \
+    __asm__ volatile("ldmxcsr %1" : "=r"(order_) : "m"(flush_))
+#define V_FLUSH_LEAVE() __asm__ volatile("ldmxcsr %1" : "+r"(order_) : "m"(csr_))
+#define V_PIN2(a, b) __asm__("" : "+x"(a), "+x"(b), "+r"(order_))
+#define V_PIN4(a, b, c, d) __asm__("" : "+x"(a), "+x"(b), "+x"(c), "+x"(d), "+r"(order_))
 
 SW_ALWAYS_INLINE VD vd_from(V a) {
     return (VD){_mm256_cvtps_pd(_mm256_castps256_ps128(a)), _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1))};

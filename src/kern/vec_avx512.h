@@ -61,9 +61,14 @@ SW_ALWAYS_INLINE void vi_store16_first(void *p, VI a, size_t n) {
 SW_ALWAYS_INLINE V v_pair_odd(const void *p) { return v_from_bits(vi_and(_mm512_loadu_si512(p), vi_set1((int)0xFFFF0000))); }
 SW_ALWAYS_INLINE V v_pair_even(const void *p) { return v_from_bits(vi_shl(_mm512_loadu_si512(p), 16)); }
 SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) { return v_fma(a, b, c); }
-#define V_FLUSH_ENTER() const unsigned csr_ = _mm_getcsr(); _mm_setcsr(csr_ | 0x8040)
-#define V_FLUSH_LEAVE() _mm_setcsr(csr_)
-#define V_PIN(v) __asm__ volatile("" : "+v"(v)) /* keeps arithmetic on its side of a change of MXCSR */
+/* Compilers move arithmetic across a change of MXCSR. V_PIN passes accumulators through a value that the change produces,
+ * so that chains stay between the two. Several at once, and not volatile, or GCC 12 unrolls none of the loops. */
+#define V_FLUSH_ENTER()                                         \
+    unsigned csr_ = _mm_getcsr(), flush_ = csr_ | 0x8040, order_; \
+    __asm__ volatile("ldmxcsr %1" : "=r"(order_) : "m"(flush_))
+#define V_FLUSH_LEAVE() __asm__ volatile("ldmxcsr %1" : "+r"(order_) : "m"(csr_))
+#define V_PIN2(a, b) __asm__("" : "+v"(a), "+v"(b), "+r"(order_))
+#define V_PIN4(a, b, c, d) __asm__("" : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+r"(order_))
 
 /* Double precision, for activations that need it: both halves at once. */
 SW_ALWAYS_INLINE VD vd_from(V a) {

@@ -55,7 +55,8 @@ SW_ALWAYS_INLINE V v_pair_even(const void *p) { return v_from_bits(swiglu_le32(p
 SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) { return swiglu_fma_flush(a, b, c); }
 #define V_FLUSH_ENTER() ((void)0)
 #define V_FLUSH_LEAVE() ((void)0)
-#define V_PIN(v) ((void)0)
+#define V_PIN2(a, b) ((void)0)
+#define V_PIN4(a, b, c, d) ((void)0)
 
 SW_ALWAYS_INLINE VD vd_from(V a) { return a; }
 SW_ALWAYS_INLINE V vd_to(VD a) { return (float)a; }

@@ -74,7 +74,8 @@ SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) {
 }
 #define V_FLUSH_ENTER() ((void)0)
 #define V_FLUSH_LEAVE() ((void)0)
-#define V_PIN(v) ((void)0)
+#define V_PIN2(a, b) ((void)0)
+#define V_PIN4(a, b, c, d) ((void)0)
 
 SW_ALWAYS_INLINE VD vd_from(V a) { return (VD){vcvt_f64_f32(vget_low_f32(a)), vcvt_high_f64_f32(a)}; }
 SW_ALWAYS_INLINE V vd_to(VD a) { return vcvt_high_f32_f64(vcvt_f32_f64(a.lo), a.hi); }

@@ -7,6 +7,7 @@
 #undef W_DOT
 #undef W_ENTER
 #undef W_LEAVE
-#undef W_PIN
+#undef W_PIN2
+#undef W_PIN4
 #undef W_BLOCK
 #undef W_FOLD

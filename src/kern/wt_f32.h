@@ -7,6 +7,7 @@
 #define W_DOT(acc, w, x) v_fma(w, x, acc)
 #define W_ENTER() ((void)0)
 #define W_LEAVE() ((void)0)
-#define W_PIN(acc) ((void)0)
+#define W_PIN2(a, b) ((void)0)
+#define W_PIN4(a, b, c, d) ((void)0)
 #define W_BLOCK (SWIGLU_RECORD / W_SUBSTEPS) /* no blocks: nothing to fold */
 #define W_FOLD(acc) ((void)0)
