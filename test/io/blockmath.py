@@ -14,8 +14,9 @@ def softplus(v):
     return np.log1p(np.exp(v))
 
 
-def xielu(a, alpha_p, alpha_n, beta, eps):
+def xielu(a, values):
     """transformers XIELUActivation: the file has alpha_p and alpha_n before their softplus."""
+    alpha_p, alpha_n, beta, eps = values
     p, n = softplus(alpha_p), beta + softplus(alpha_n)
     return np.where(a > 0, p * a * a + beta * a, (np.expm1(np.minimum(a, eps)) - a) * n + beta * a)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each family of checkpoint, written by the Python package gguf: what its blocks are, and y against NumPy in double."""
+import functools
 import os
 import pathlib
 import re
@@ -183,7 +184,7 @@ def test_apertus_parameters_per_layer(new):
         for i, info in enumerate(model.blocks()):
             values = [XIELU[f"xielu.{n}"][i] for n in ("alpha_p", "alpha_n", "beta", "eps")]
             assert info.usable and info.activation.startswith(b"xielu(p=") and info.activation_source == b"metadata xielu.*"
-            check_block(model, i, file.layers[i], lambda a: xielu(a, *values))
+            check_block(model, i, file.layers[i], functools.partial(xielu, values=values))
 
 
 def test_apertus_without_parameters(new):

@@ -328,13 +328,13 @@ def test_descriptions_from_many_threads(write):
     path = write(G(tensors, bytes(1024) + bias.tobytes() + bytes(1024), kv))
     for _ in range(20):
         with capi.opened(path) as model:
-            found, gate = [], threading.Barrier(8)
+            found, together = [], threading.Barrier(8)
 
-            def describe():
-                gate.wait()
+            def describe(model, found, together):
+                together.wait()
                 found.append(model.desc(0).up_bias.data)
 
-            threads = [threading.Thread(target=describe) for _ in range(8)]
+            threads = [threading.Thread(target=describe, args=(model, found, together)) for _ in range(8)]
             for thread in threads:
                 thread.start()
             for thread in threads:
