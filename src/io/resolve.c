@@ -195,8 +195,6 @@ static void layer_xielu(const struct layer_case *c) {
     p[0] = (float)log1p(exp(v[0]));
     p[1] = (float)(v[2] + log1p(exp(v[1])));
     p[2] = (float)v[2], p[3] = (float)v[3];
-    snprintf(layer->activation, sizeof layer->activation, "xielu(p=%.9g, n=%.9g, b=%.9g, e=%.9g)", (double)p[0],
-             (double)p[1], (double)p[2], (double)p[3]);
     snprintf(layer->source, sizeof layer->source, "metadata xielu.*");
 }
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import capi
-from blockmath import ACT, assert_close, evaluate, xielu
+from blockmath import ACT, assert_close, evaluate, softplus, xielu
 
 D, FF, ROWS = 64, 96, 3
 ATTN, FFN, POST, NONE = "blk.%d.attn_norm.weight", "blk.%d.ffn_norm.weight", "blk.%d.post_attention_norm.weight", None
@@ -183,7 +183,10 @@ def test_apertus_parameters_per_layer(new):
     with capi.opened(file.close()) as model:
         for i, info in enumerate(model.blocks()):
             values = [XIELU[f"xielu.{n}"][i] for n in ("alpha_p", "alpha_n", "beta", "eps")]
-            assert info.usable and info.activation.startswith(b"xielu(p=") and info.activation_source == b"metadata xielu.*"
+            assert (info.usable, info.activation, info.activation_source) == (1, b"xielu", b"metadata xielu.*")
+            p, n, b, e = list(info.act.param)[:4]
+            np.testing.assert_allclose([p, n], [softplus(values[0]), 0.5 + softplus(values[1])], rtol=2**-24)
+            assert (b, e) == (0.5, np.float32(-1e-6))
             check_block(model, i, file.layers[i], functools.partial(xielu, values=values))
 
 
