@@ -11,7 +11,7 @@ enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
 
 static void print_help(void) {
     printf("swiglu: feed-forward blocks of language models, bit-reproducible and near the machine's limit\n\nusage:\n");
-    printf("  swiglu run [FILE] [options]    evaluate the blocks of a checkpoint, or one of noise; --check proves them\n"
+    printf("  swiglu run [FILE] [options]    evaluate the blocks of a checkpoint; --check proves them\n"
            "  swiglu info FILE [options]     list a checkpoint's blocks and what is left out\n"
            "  swiglu check [FILE] [options]  compare all kernels with each other, or a checkpoint with the reference\n"
            "  swiglu bench [options]         measure time and share of the machine's limit\n"

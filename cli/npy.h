@@ -17,7 +17,7 @@ struct cli_npy {
     float *data; /* f16 is widened exactly; owned by the caller */
 };
 
-/* Fails with CLI_USAGE on a file that cannot be opened or breaks the format, with CLI_IO when a read or memory fails. */
+/* Fails with CLI_USAGE on a file that cannot be opened or breaks the format, CLI_IO when a read or memory fails. */
 void cli_npy_read(const char *path, struct cli_npy *array);
 void cli_npy_write(const char *path, const struct cli_npy *array);
 

@@ -30,8 +30,8 @@ struct bench {
 
 static const struct cli_option options[] = {
     {'w', "shape", "D,F", "model and hidden width (default 2048,5632)"},
-    {'m', "model", "NAME", "the widths and activation of smollm2-135m, qwen2.5-0.5b, gemma-3-1b,\ntinyllama, llama-3-8b or "
-                           "qwen3-30b-a3b (one expert)"},
+    {'m', "model", "NAME", "the widths and activation of smollm2-135m, qwen2.5-0.5b, gemma-3-1b,\n"
+                           "tinyllama, llama-3-8b or qwen3-30b-a3b (one expert)"},
     {'t', "tokens", "LIST", "rows at once (default 1,8,512)"},
     {'d', "dtype", "LIST", "weight types among f32, bf16, f16 (default all three)"},
     {'n', "threads", "N", "threads (default 1)"},
@@ -207,9 +207,9 @@ static int act_bench(const struct cli_verb *verb, int argc, char **argv) {
             cli_stdout_finish();
         }
     if (!bench.json)
-        printf("\nshare = max(operations / P, bytes / B) / time: 1 is the limit. P and B are measured before and after\n"
-               "each of %d repetitions, medians are shown. bytes: weights at their size in a file, x and y, once. cold:\n"
-               "the weights rotate through copies of more than 256 MB; warm: they may be in a cache.\n",
+        printf("\nshare = max(operations / P, bytes / B) / time: 1 is the limit. P and B are measured before and\n"
+               "after each of %d repetitions, medians are shown. bytes: weights at their size in a file, x and y,\n"
+               "once. cold: the weights rotate through copies of more than 256 MB; warm: they may be in a cache.\n",
                CLI_REPETITIONS);
     cli_machine_close(&machine);
     return CLI_OK;

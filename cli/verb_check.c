@@ -115,7 +115,8 @@ static void scan_all(struct check *check) {
 static void explain(const struct check *check, size_t layer, const struct cli_verdict *verdict) {
     char command[4096], what[64];
     int n = snprintf(command, sizeof command,
-                     "swiglu run %s --layers %zu --tokens %zu --seed %llu --compute %s --check", cli_quote(check->path), layer, check->tokens, (unsigned long long)check->seed,
+                     "swiglu run %s --layers %zu --tokens %zu --seed %llu --compute %s --check",
+                     cli_quote(check->path), layer, check->tokens, (unsigned long long)check->seed,
                      cli_compute_name(check->compute));
     if (check->activation && (size_t)n < sizeof command)
         snprintf(command + n, sizeof command - (size_t)n, " --activation %s", cli_quote(check->activation));

@@ -320,8 +320,8 @@ static void print_summary(const struct run *run, size_t n_rows, int expanded) {
     printf("share of limit: how near the time is to what this machine's measured arithmetic (flops) or memory\n"
            "(bandwidth) allows; 1 is the limit. cold: weights come from memory; warm: they may be in a cache.\n");
     if (expanded)
-        printf("decoded: this version has no kernel for the file's format; the weights were decoded beforehand, and the\n"
-               "share counts the bytes of the file.\n");
+        printf("decoded: this version has no kernel for the file's format; the weights were decoded beforehand, and\n"
+               "the share counts the bytes of the file.\n");
     if (!run->check) return;
     printf("|y-ref|/B: the largest error of y against a double-precision reference, in units of its error bound;\n"
            "up to 1 passes. typical: against the usual size of rounding errors. rel. error: against plain double.\n"

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A check that fails explains itself. A library with a fault stands before the real one."""
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tool
+from tool import noise, scaled
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def bent(tmp_path_factory):
+    """The tool linked with the shared library, and the environment that puts the fault in between."""
+    folder = tmp_path_factory.mktemp("bent")
+    library = Path(os.environ["SWIGLU_LIBRARY"])
+    compiler = os.environ.get("CC") or shutil.which("cc") or pytest.skip("no C compiler")
+    flags = ["-std=c11", "-O1", f"-I{ROOT}/include"]
+    subprocess.run([compiler, *flags, *map(str, (ROOT / "cli").glob("*.c")), str(library), f"-Wl,-rpath,{library.parent}",
+                    "-lm", "-o", folder / "swiglu"], check=True)
+    subprocess.run([compiler, *flags, "-shared", "-fPIC", ROOT / "test/cli/bent_forward.c", "-ldl", "-o",
+                    folder / "bent.so"], check=True)
+    return folder / "swiglu", {**os.environ, "LD_PRELOAD": str(folder / "bent.so")}
+
+
+def run_bent(bent, *args):
+    return subprocess.run([bent[0], *map(str, args)], env=bent[1], capture_output=True, text=True, timeout=60)
+
+
+def test_own_block(bent):
+    done = run_bent(bent, "run", "--shape", "40,56", "--tokens", 3, "--check", "--digest")
+    assert done.returncode == 1
+    where, terms, again = done.stderr.splitlines()
+    found = re.match(r"swiglu: check failed: layer 0, row 1, column 5: y (\S+), reference (\S+), bound (\S+), "
+                     r"\|y - reference\| / bound (\S+)$", where)
+    y, reference, bound, quotient = map(float, found.groups())
+    assert y - reference == pytest.approx(1, abs=1e-5) and quotient == pytest.approx(1 / bound, rel=1e-2)
+
+    x = noise(1, 0, 3 * 40).reshape(3, 40).astype(np.float64)[1]
+    gate, up, down = (scaled(s, r, c).astype(np.float64) for s, r, c in ((1, 56, 40), (2, 56, 40), (3, 40, 56)))
+    g = gate @ x
+    products = g / (1 + np.exp(-g)) * (up @ x) * down[5]
+    printed = [(int(i), float(v)) for i, v in re.findall(r"h\[(\d+)\] \S+ x \S+ = ([^,\s]+)", terms)]
+    assert [i for i, _ in printed] == list(np.argsort(-np.abs(products))[:3])
+    # the reference sums 40 terms in double from f32 inputs; seven digits are printed
+    assert [v for _, v in printed] == pytest.approx([products[i] for i, _ in printed], rel=1e-6)
+
+    command = shlex.split(again.split("to see it again: ")[1])
+    assert command[0] == "swiglu"
+    repeated = run_bent(bent, *command[1:])
+    assert repeated.returncode == 1 and repeated.stderr.splitlines() == done.stderr.splitlines()
+    assert tool.call(*command[1:]).returncode == 0  # the sound library passes
+
+
+def test_model(bent, tmp_path):
+    path = tool.write_llama(tmp_path / "it's a model.gguf")
+    for verb in ("run", "check"):
+        done = run_bent(bent, verb, path, "--tokens", 4, *(["--check", "--digest"] if verb == "run" else []))
+        assert done.returncode == 1
+        lines = done.stderr.splitlines()
+        assert len(lines) == 9
+        for layer in range(3):
+            assert f"layer {layer}, row 1, column 5" in lines[3 * layer]
+            command = shlex.split(lines[3 * layer + 2].split("to see it again: ")[1])
+            assert str(path) in command and "--check" in command
+            assert f"layer {layer}, row 1, column 5" in run_bent(bent, *command[1:]).stderr
+    assert "failed" in done.stdout.splitlines()[-1] and not done.stdout.endswith(" 0 failed\n")
