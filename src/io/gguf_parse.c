@@ -156,7 +156,7 @@ static enum swiglu_status gguf_key(struct gguf_parser *p) {
 static enum swiglu_status gguf_keep(struct gguf_parser *p, struct swiglu_kv *kv, const void *bytes, size_t n) {
     struct swiglu_gguf *g = p->g;
     if (swiglu_grow(&g->values, &g->values_capacity, g->values_bytes + n, 1)) return gguf_no_memory(p);
-    memcpy(g->values + g->values_bytes, bytes, n);
+    if (n) memcpy(g->values + g->values_bytes, bytes, n); /* an empty array in front has no values to point to */
     kv->value = g->values_bytes;
     g->values_bytes += n;
     return SWIGLU_OK;
