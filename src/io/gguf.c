@@ -47,9 +47,8 @@ enum swiglu_status swiglu_gguf_warn(struct swiglu_gguf *g, struct swiglu_error *
 }
 
 const struct swiglu_kv *swiglu_gguf_find(const struct swiglu_gguf *g, const char *key) {
-    for (size_t i = 0; i < g->keys.n; i++)
-        if (!strcmp(swiglu_names_at(&g->keys, i), key)) return &g->kvs[i];
-    return NULL;
+    const size_t i = swiglu_names_find(&g->keys, key);
+    return i < g->keys.n ? &g->kvs[i] : NULL;
 }
 
 const char *swiglu_gguf_text(const struct swiglu_gguf *g, const struct swiglu_kv *kv) {

@@ -18,9 +18,8 @@ enum swiglu_kv_type {
 #define SWIGLU_KV_NOT_KEPT UINT64_MAX
 
 struct swiglu_kv {
-    uint16_t type; /* of the value, or of an array's elements */
-    uint16_t is_array;
-    uint32_t reserved;
+    uint32_t type; /* of the value, or of an array's elements */
+    uint32_t is_array;
     uint64_t count;  /* values of an array, bytes of a string, else 1 */
     uint64_t value;  /* where it lies in `values`, or SWIGLU_KV_NOT_KEPT */
     uint64_t offset; /* of the entry in the file */

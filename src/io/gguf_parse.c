@@ -210,7 +210,7 @@ static enum swiglu_status gguf_array(struct gguf_parser *p, struct swiglu_kv *kv
     if (type >= SWIGLU_KV_TYPES)
         return gguf_bad(p, at, SWIGLU_E_FORMAT, " element type %u: limit %d", type, SWIGLU_KV_TYPES - 1);
     TRY(gguf_u64(p, "array", &kv->count));
-    kv->type = (uint16_t)type;
+    kv->type = type;
     const size_t size = type == SWIGLU_KV_STRING ? SWIGLU_MIN_STRING_BYTES : swiglu_kv_bytes(type);
     if (kv->count > gguf_left(p) / size)
         return gguf_bad(p, at + 4, SWIGLU_E_FORMAT, " count %llu: the %llu bytes left hold at most %llu",
@@ -235,7 +235,7 @@ static enum swiglu_status gguf_kv(struct gguf_parser *p) {
     if (type >= SWIGLU_KV_TYPES)
         return gguf_bad(p, at, SWIGLU_E_FORMAT, " %u: limit %d (key %.60s)", type, SWIGLU_KV_TYPES - 1,
                         swiglu_names_at(&g->keys, p->index));
-    kv->type = (uint16_t)type;
+    kv->type = type;
     kv->is_array = type == SWIGLU_KV_ARRAY;
     p->part = "value";
     if (kv->is_array) return gguf_array(p, kv);
@@ -251,7 +251,7 @@ static enum swiglu_status gguf_alignment(struct gguf_parser *p) {
     if (!kv) return SWIGLU_OK;
     p->part = "general.alignment";
     if (kv->type != SWIGLU_KV_U32 || kv->is_array)
-        return gguf_bad(p, kv->offset, SWIGLU_E_FORMAT, " type %d%s: must be %d (uint32)", kv->type,
+        return gguf_bad(p, kv->offset, SWIGLU_E_FORMAT, " type %u%s: must be %d (uint32)", kv->type,
                         kv->is_array ? " array" : "", SWIGLU_KV_U32);
     swiglu_gguf_integer(g, kv, 0, &a);
     if (a == 0 || a > SWIGLU_LIMIT_ALIGNMENT)
@@ -272,7 +272,8 @@ static enum swiglu_status gguf_metadata(struct gguf_parser *p, uint64_t n_kv) {
     p->group = "kv";
     for (p->index = 0; p->index < n_kv; p->index++) TRY(gguf_kv(p));
     p->part = "key";
-    if (swiglu_names_duplicate(&g->keys, &first, &second)) return gguf_no_memory(p);
+    if (swiglu_names_sort(&g->keys)) return gguf_no_memory(p);
+    swiglu_names_duplicate(&g->keys, &first, &second);
     p->index = second;
     if (second < n_kv)
         return gguf_bad(p, g->kvs[second].offset, SWIGLU_E_FORMAT, " %.60s: duplicate of kv[%zu].key",
@@ -418,7 +419,8 @@ static enum swiglu_status gguf_header(struct gguf_parser *p) {
     p->group = "tensor";
     for (p->index = 0; p->index < n_tensors; p->index++) TRY(gguf_tensor(p, &data_end));
     p->name = NULL, p->part = "name";
-    if (swiglu_names_duplicate(&g->names, &first, &second)) return gguf_no_memory(p);
+    if (swiglu_names_sort(&g->names)) return gguf_no_memory(p);
+    swiglu_names_duplicate(&g->names, &first, &second);
     p->index = second;
     if (second < n_tensors)
         return gguf_bad(p, g->tensors[second].entry, SWIGLU_E_FORMAT, " %.80s: duplicate of tensor[%zu].name",

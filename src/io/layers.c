@@ -143,27 +143,41 @@ static enum swiglu_status layers_no_memory(const struct swiglu_gguf *g, struct s
     return swiglu_gguf_fail(g, error, SWIGLU_E_MEMORY, SWIGLU_NO_OFFSET, "out of memory for the list of layers");
 }
 
-enum swiglu_status swiglu_layers_find(struct swiglu_layers *layers, struct swiglu_gguf *g, const char *override,
-                                      struct swiglu_error *error) {
-    const struct swiglu_family *family = swiglu_family_find(swiglu_gguf_architecture(g));
-    uint64_t n_seen = 0;
-    *layers = (struct swiglu_layers){0};
+/* Newer files carry clamps of gate and up in keys such as <architecture>.swiglu_clamp_exp. */
+static const char *layers_clamps(const struct swiglu_gguf *g) {
+    for (size_t i = 0; i < g->keys.n; i++)
+        if (strstr(swiglu_names_at(&g->keys, i), ".swiglu_")) return swiglu_names_at(&g->keys, i);
+    return NULL;
+}
+
+static enum swiglu_status layers_collect(struct swiglu_layers *layers, struct swiglu_gguf *g, uint64_t *n_seen,
+                                         struct swiglu_error *error) {
     uint32_t *slots = swiglu_alloc_array(STACKS * (SWIGLU_LIMIT_LAYER + 1), sizeof *slots);
     if (!slots) return layers_no_memory(g, error);
-    enum swiglu_status status = layers_count(g, slots, &layers->n, &n_seen, error);
+    enum swiglu_status status = layers_count(g, slots, &layers->n, n_seen, error);
     if (status == SWIGLU_OK) {
         layers->at = swiglu_alloc_array(layers->n, sizeof *layers->at);
         if (layers->at) {
             layers_fill(layers, g, slots);
         } else {
-            layers->n = 0;
             status = layers_no_memory(g, error);
         }
     }
     swiglu_free(slots);
-    if (status == SWIGLU_OK) status = layers_check(g, family, n_seen, error);
+    return status;
+}
+
+enum swiglu_status swiglu_layers_find(struct swiglu_layers *layers, struct swiglu_gguf *g, const char *override,
+                                      struct swiglu_error *error) {
+    const char *architecture = swiglu_gguf_architecture(g);
+    const struct swiglu_layer_rules rules = {g, architecture, swiglu_family_find(architecture), override,
+                                             layers_clamps(g)};
+    uint64_t n_seen = 0;
+    *layers = (struct swiglu_layers){0};
+    enum swiglu_status status = layers_collect(layers, g, &n_seen, error);
+    if (status == SWIGLU_OK) status = layers_check(g, rules.family, n_seen, error);
     for (size_t i = 0; i < layers->n && status == SWIGLU_OK; i++)
-        status = swiglu_layer_resolve(&layers->at[i], g, family, override, error);
+        status = swiglu_layer_resolve(&layers->at[i], &rules, error);
     if (status != SWIGLU_OK) swiglu_layers_free(layers);
     return status;
 }

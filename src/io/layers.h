@@ -46,9 +46,17 @@ enum swiglu_status swiglu_layers_find(struct swiglu_layers *layers, struct swigl
                                       struct swiglu_error *error);
 void swiglu_layers_free(struct swiglu_layers *layers);
 
+/* What all layers of a file are judged by. */
+struct swiglu_layer_rules {
+    const struct swiglu_gguf *g;
+    const char *architecture;           /* "": none */
+    const struct swiglu_family *family; /* NULL: unknown */
+    const char *override;               /* activation, or NULL */
+    const char *clamps;                 /* a metadata key that tells of clamps, or NULL */
+};
+
 /* One layer whose tensors are known: fills info and reason (resolve.c). */
-enum swiglu_status swiglu_layer_resolve(struct swiglu_layer *layer, const struct swiglu_gguf *g,
-                                        const struct swiglu_family *family, const char *override,
+enum swiglu_status swiglu_layer_resolve(struct swiglu_layer *layer, const struct swiglu_layer_rules *rules,
                                         struct swiglu_error *error);
 /* general.architecture, "" when there is none. */
 const char *swiglu_gguf_architecture(const struct swiglu_gguf *g);

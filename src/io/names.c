@@ -47,29 +47,49 @@ static void names_merge(const struct swiglu_names *names, const uint32_t *from, 
 }
 
 /* By merge sort: hash tables can be flooded by chosen names, and qsort may allocate or be quadratic. */
-enum swiglu_status swiglu_names_duplicate(const struct swiglu_names *names, size_t *first, size_t *second) {
+bool swiglu_names_sort(struct swiglu_names *names) {
     const size_t n = names->n;
-    *first = 0, *second = n;
-    uint32_t *memory = swiglu_alloc_array(n, 2 * sizeof *memory);
-    if (!memory) return SWIGLU_E_MEMORY;
-    uint32_t *order = memory, *other = memory + n;
-    for (size_t i = 0; i < n; i++) order[i] = (uint32_t)i;
-    for (size_t run = 1; run < n; run *= 2) {
+    uint32_t *order = swiglu_alloc_array(n, sizeof *order), *other = swiglu_alloc_array(n, sizeof *other);
+    for (size_t i = 0; order && i < n; i++) order[i] = (uint32_t)i;
+    for (size_t run = 1; order && other && run < n; run *= 2) {
         for (size_t at = 0; at < n; at += 2 * run) names_merge(names, order, other, at, run);
         uint32_t *swap = order;
         order = other, other = swap;
     }
-    for (size_t i = 1; i < n; i++) {
+    const bool short_of_memory = !order || !other;
+    swiglu_free(other);
+    names->order = order;
+    return short_of_memory;
+}
+
+size_t swiglu_names_find(const struct swiglu_names *names, const char *name) {
+    size_t lo = 0, hi = names->n;
+    while (lo < hi) {
+        const size_t middle = lo + (hi - lo) / 2;
+        const int c = strcmp(swiglu_names_at(names, names->order[middle]), name);
+        if (c == 0) return names->order[middle];
+        if (c < 0) {
+            lo = middle + 1;
+        } else {
+            hi = middle;
+        }
+    }
+    return names->n;
+}
+
+void swiglu_names_duplicate(const struct swiglu_names *names, size_t *first, size_t *second) {
+    const uint32_t *order = names->order;
+    *first = 0, *second = names->n;
+    for (size_t i = 1; i < names->n; i++) {
         if (order[i] >= *second || strcmp(swiglu_names_at(names, order[i - 1]), swiglu_names_at(names, order[i])))
             continue;
         *first = order[i - 1], *second = order[i];
     }
-    swiglu_free(memory);
-    return SWIGLU_OK;
 }
 
 void swiglu_names_free(struct swiglu_names *names) {
     swiglu_free(names->text);
     swiglu_free(names->start);
+    swiglu_free(names->order);
     *names = (struct swiglu_names){0};
 }

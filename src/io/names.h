@@ -15,14 +15,18 @@ struct swiglu_names {
     size_t text_bytes, text_capacity;
     size_t *start;
     size_t n, capacity;
+    uint32_t *order; /* by name, once sorted; the list does not grow after that */
 };
 
 bool swiglu_names_push(struct swiglu_names *names, const void *name, size_t bytes); /* true when memory is short */
 static inline const char *swiglu_names_at(const struct swiglu_names *names, size_t i) {
     return names->text + names->start[i];
 }
-/* Finds the pair of equal names whose second comes first in the list; *second = n when all differ. E_MEMORY possible. */
-enum swiglu_status swiglu_names_duplicate(const struct swiglu_names *names, size_t *first, size_t *second);
+bool swiglu_names_sort(struct swiglu_names *names); /* true when memory is short */
+/* Of a sorted list: the place of a name, n when it is not there. */
+size_t swiglu_names_find(const struct swiglu_names *names, const char *name);
+/* Of a sorted list: the pair of equal names whose second comes first; *second = n when all differ. */
+void swiglu_names_duplicate(const struct swiglu_names *names, size_t *first, size_t *second);
 void swiglu_names_free(struct swiglu_names *names);
 
 #endif

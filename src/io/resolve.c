@@ -16,9 +16,7 @@ struct layer_widths { uint64_t rows, cols; };
 /* The layer and what it is judged by. */
 struct layer_case {
     struct swiglu_layer *layer;
-    const struct swiglu_gguf *g;
-    const struct swiglu_family *family; /* NULL: unknown architecture */
-    const char *architecture;
+    const struct swiglu_layer_rules *file;
     struct swiglu_error *error;
 };
 
@@ -32,7 +30,7 @@ static SW_PRINTF(2, 3) void layer_leave(struct swiglu_layer *layer, const char *
 }
 
 static const char *layer_tensor_name(const struct layer_case *c, long tensor) {
-    return swiglu_names_at(&c->g->names, (size_t)tensor);
+    return swiglu_names_at(&c->file->g->names, (size_t)tensor);
 }
 
 static void layer_explain_oddity(const struct layer_case *c) {
@@ -53,7 +51,7 @@ static SW_PRINTF(3, 4) enum swiglu_status layer_bad(const struct layer_case *c, 
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return swiglu_gguf_fail(c->g, c->error, SWIGLU_E_FORMAT, at, "%s", text);
+    return swiglu_gguf_fail(c->file->g, c->error, SWIGLU_E_FORMAT, at, "%s", text);
 }
 
 /* ---- shapes ---- */
@@ -63,7 +61,7 @@ static enum swiglu_status layer_weight(const struct layer_case *c, enum swiglu_r
     const long i = c->layer->tensor[role];
     *w = (struct layer_widths){0, 0};
     if (i < 0) return SWIGLU_OK;
-    const struct swiglu_tensor *t = &c->g->tensors[i];
+    const struct swiglu_tensor *t = &c->file->g->tensors[i];
     if (t->n_dims == 0 || t->n_dims > SWIGLU_LIMIT_WEIGHT_DIMS)
         return layer_bad(c, t->entry, "tensor %.80s n_dims %u: a weight has 1 to %d", layer_tensor_name(c, i),
                          t->n_dims, SWIGLU_LIMIT_WEIGHT_DIMS);
@@ -86,7 +84,7 @@ static enum swiglu_status layer_shapes(const struct layer_case *c) {
     const bool separate = layer->tensor[SWIGLU_ROLE_GATE] >= 0;
     const long up_tensor = layer->tensor[SWIGLU_ROLE_UP], down_tensor = layer->tensor[SWIGLU_ROLE_DOWN];
     if (separate && up_tensor >= 0 && (gate.rows != up.rows || gate.cols != up.cols))
-        return layer_bad(c, c->g->tensors[up_tensor].entry,
+        return layer_bad(c, c->file->g->tensors[up_tensor].entry,
                          "tensor blk.%zu.ffn_up rows %llu, ffn_gate rows %llu; columns %llu and %llu: must be equal",
                          info->layer, (ull)up.rows, (ull)gate.rows, (ull)up.cols, (ull)gate.cols);
     info->kind = separate ? "gated" : "plain";
@@ -96,7 +94,7 @@ static enum swiglu_status layer_shapes(const struct layer_case *c) {
     }
     const bool packed = !separate && up.rows % 2 == 0 && up.rows / 2 == down.cols;
     if (up.rows != down.cols && !packed)
-        return layer_bad(c, c->g->tensors[down_tensor].entry,
+        return layer_bad(c, c->file->g->tensors[down_tensor].entry,
                          "tensor blk.%zu.ffn_up rows %llu, ffn_down columns %llu: must be equal%s",
                          info->layer, (ull)up.rows, (ull)down.cols, separate ? "" : ", or twice as many");
     info->layout = separate ? SWIGLU_SEPARATE : packed ? SWIGLU_GATE_UP : SWIGLU_UNGATED;
@@ -110,21 +108,21 @@ static enum swiglu_status layer_shapes(const struct layer_case *c) {
 static void layer_check_form(const struct layer_case *c) {
     struct swiglu_layer *layer = c->layer;
     const int layout = layer->info.layout;
-    if (!c->family) {
+    if (!c->file->family) {
         if (layout == SWIGLU_GATE_UP)
             layer_leave(layer, "unknown architecture \"%.64s\": which half of ffn_up is the gate is unknown",
-                        c->architecture);
+                        c->file->architecture);
         return;
     }
     static const char *const shape[] = {[SWIGLU_FORM_GATED] = "gated", [SWIGLU_FORM_PACKED] = "gated",
                                         [SWIGLU_FORM_PLAIN] = "plain", [SWIGLU_FORM_NONE] = "no feed-forward"};
-    const enum swiglu_form form = c->family->form;
+    const enum swiglu_form form = c->file->family->form;
     const bool fits = layout == SWIGLU_SEPARATE  ? form == SWIGLU_FORM_GATED || form == SWIGLU_FORM_PACKED
                       : layout == SWIGLU_GATE_UP ? form == SWIGLU_FORM_PACKED
                                                  : form == SWIGLU_FORM_PLAIN;
     if (!fits)
         layer_leave(layer, "architecture %s has %s blocks, but the tensors of this one are those of layout %s",
-                    c->architecture, shape[form], layer->info.layout_name);
+                    c->file->architecture, shape[form], layer->info.layout_name);
 }
 
 /* <architecture>.<field> is the width that the tensors show; a list has one value per layer. */
@@ -132,10 +130,10 @@ static enum swiglu_status layer_check_width(const struct layer_case *c, const ch
                                             enum swiglu_role role) {
     char key[128];
     uint64_t value;
-    snprintf(key, sizeof key, "%.64s.%s", c->architecture, field);
-    const struct swiglu_kv *kv = swiglu_gguf_find(c->g, key);
+    snprintf(key, sizeof key, "%.64s.%s", c->file->architecture, field);
+    const struct swiglu_kv *kv = swiglu_gguf_find(c->file->g, key);
     if (!kv) return SWIGLU_OK;
-    if (!swiglu_gguf_integer(c->g, kv, kv->is_array ? c->layer->info.layer : 0, &value))
+    if (!swiglu_gguf_integer(c->file->g, kv, kv->is_array ? c->layer->info.layer : 0, &value))
         return layer_bad(c, kv->offset, "%s: no width for layer %zu: type %u%s, %llu values", key, c->layer->info.layer,
                          kv->type, kv->is_array ? " array" : "", (ull)kv->count);
     if (value == (uint64_t)width || (halved && value / 2 == (uint64_t)width)) return SWIGLU_OK;
@@ -145,10 +143,11 @@ static enum swiglu_status layer_check_width(const struct layer_case *c, const ch
 
 static enum swiglu_status layer_check_widths(const struct layer_case *c) {
     const struct swiglu_model_block_info *info = &c->layer->info;
-    if (!c->family) return SWIGLU_OK;
+    if (!c->file->family) return SWIGLU_OK;
     TRY(layer_check_width(c, "embedding_length", false, info->d_in, SWIGLU_ROLE_UP));
     TRY(layer_check_width(c, "embedding_length", false, info->d_out, SWIGLU_ROLE_DOWN));
-    return layer_check_width(c, "feed_forward_length", c->family->extra == SWIGLU_HALF, info->d_ff, SWIGLU_ROLE_DOWN);
+    const bool halved = c->file->family->extra == SWIGLU_HALF;
+    return layer_check_width(c, "feed_forward_length", halved, info->d_ff, SWIGLU_ROLE_DOWN);
 }
 
 /* A bias is a vector as long as its weight has rows. */
@@ -159,7 +158,7 @@ static enum swiglu_status layer_check_bias(const struct layer_case *c, enum swig
         layer_leave(c->layer, "tensor %.80s has no weight", layer_tensor_name(c, i));
         return SWIGLU_OK;
     }
-    const struct swiglu_tensor *t = &c->g->tensors[i], *w = &c->g->tensors[of];
+    const struct swiglu_tensor *t = &c->file->g->tensors[i], *w = &c->file->g->tensors[of];
     const uint64_t rows = w->n_dims > 1 ? w->dims[1] : 1;
     if (t->n_dims != 1 || t->dims[0] != rows)
         return layer_bad(c, t->entry, "tensor %.80s n_dims %u, dims[0] %llu: must be one dimension of %llu",
@@ -172,9 +171,9 @@ static enum swiglu_status layer_check_bias(const struct layer_case *c, enum swig
 
 static void layer_check_decoder(const struct layer_case *c, enum swiglu_role role) {
     const long i = c->layer->tensor[role];
-    if (i >= 0 && !swiglu_dtype_find((int)c->g->tensors[i].type))
+    if (i >= 0 && !swiglu_dtype_find((int)c->file->g->tensors[i].type))
         layer_leave(c->layer, "tensor %.80s: type %s is not supported", layer_tensor_name(c, i),
-                    swiglu_gguf_type_find(c->g->tensors[i].type)->name);
+                    swiglu_gguf_type_find(c->file->g->tensors[i].type)->name);
 }
 
 /* ---- activation ---- */
@@ -185,8 +184,8 @@ static void layer_xielu(const struct layer_case *c) {
     struct swiglu_layer *layer = c->layer;
     double v[4];
     for (int i = 0; i < 4; i++) {
-        const struct swiglu_kv *kv = swiglu_gguf_find(c->g, key[i]);
-        if (!swiglu_gguf_real(c->g, kv, kv && kv->is_array ? layer->info.layer : 0, &v[i])) {
+        const struct swiglu_kv *kv = swiglu_gguf_find(c->file->g, key[i]);
+        if (!swiglu_gguf_real(c->file->g, kv, kv && kv->is_array ? layer->info.layer : 0, &v[i])) {
             layer_leave(layer, "metadata %s: no value for layer %zu", key[i], layer->info.layer);
             return;
         }
@@ -202,8 +201,8 @@ static void layer_xielu(const struct layer_case *c) {
 static void layer_sparsity(const struct layer_case *c) {
     char key[96];
     double scale;
-    snprintf(key, sizeof key, "%.64s.activation_sparsity_scale", c->architecture);
-    if (!swiglu_gguf_real(c->g, swiglu_gguf_find(c->g, key), c->layer->info.layer, &scale)) {
+    snprintf(key, sizeof key, "%.64s.activation_sparsity_scale", c->file->architecture);
+    if (!swiglu_gguf_real(c->file->g, swiglu_gguf_find(c->file->g, key), c->layer->info.layer, &scale)) {
         layer_leave(c->layer, "activation sparsity: metadata %s has no value for layer %zu", key, c->layer->info.layer);
     } else if (scale != -INFINITY) {
         layer_leave(c->layer, "activation sparsity: the gate is compared with statistics of its row (%s %g)", key,
@@ -211,23 +210,17 @@ static void layer_sparsity(const struct layer_case *c) {
     }
 }
 
-/* Clamps that newer files carry in their metadata. */
-static void layer_clamps(const struct layer_case *c) {
-    for (size_t i = 0; i < c->g->keys.n; i++)
-        if (strstr(swiglu_names_at(&c->g->keys, i), ".swiglu_"))
-            layer_leave(c->layer, "metadata %.80s: clamps of gate and up are not read",
-                        swiglu_names_at(&c->g->keys, i));
-}
-
-static enum swiglu_status layer_activation(const struct layer_case *c, const char *override) {
+static enum swiglu_status layer_activation(const struct layer_case *c) {
+    const char *const override = c->file->override;
     struct swiglu_layer *layer = c->layer;
     char key[96];
-    snprintf(key, sizeof key, "%.64s.hidden_activation", c->architecture);
-    const char *in_file = swiglu_gguf_text(c->g, swiglu_gguf_find(c->g, key));
-    const char *name = override ? override : in_file ? in_file : c->family ? c->family->activation : NULL;
+    snprintf(key, sizeof key, "%.64s.hidden_activation", c->file->architecture);
+    const char *in_file = swiglu_gguf_text(c->file->g, swiglu_gguf_find(c->file->g, key));
+    const char *name = override ? override : in_file ? in_file : c->file->family ? c->file->family->activation : NULL;
     if (!name) {
-        if (c->architecture[0])
-            layer_leave(layer, "unknown architecture \"%.64s\": activation unknown, use --activation", c->architecture);
+        if (c->file->architecture[0])
+            layer_leave(layer, "unknown architecture \"%.64s\": activation unknown, use --activation",
+                        c->file->architecture);
         else
             layer_leave(layer, "no general.architecture: activation unknown, use --activation");
         return SWIGLU_OK;
@@ -238,15 +231,16 @@ static enum swiglu_status layer_activation(const struct layer_case *c, const cha
     } else if (in_file) {
         snprintf(layer->source, sizeof layer->source, "metadata %.80s", key);
     } else {
-        snprintf(layer->source, sizeof layer->source, "architecture %.64s", c->architecture);
+        snprintf(layer->source, sizeof layer->source, "architecture %.64s", c->file->architecture);
     }
     if (swiglu_act_init(&layer->info.act, name)) {
         layer_leave(layer, "%s: activation \"%.64s\" is unknown, use --activation", layer->source, name);
         return SWIGLU_OK;
     }
-    if (!override && c->family && c->family->extra == SWIGLU_XIELU) layer_xielu(c);
-    if (c->family && c->family->extra == SWIGLU_SPARSITY) layer_sparsity(c);
-    if (!override) layer_clamps(c);
+    if (!override && c->file->family && c->file->family->extra == SWIGLU_XIELU) layer_xielu(c);
+    if (c->file->family && c->file->family->extra == SWIGLU_SPARSITY) layer_sparsity(c);
+    if (c->file->clamps && !override)
+        layer_leave(layer, "metadata %.80s: clamps of gate and up are not read", c->file->clamps);
     const bool gated = layer->info.layout != SWIGLU_UNGATED;
     if (override && !layer->reason[0]) return swiglu_act_check(&layer->info.act, gated, c->error);
     if (swiglu_act_check(&layer->info.act, gated, NULL))
@@ -258,7 +252,7 @@ static enum swiglu_status layer_activation(const struct layer_case *c, const cha
 
 static long layer_norm(const struct layer_case *c) {
     const long *t = c->layer->tensor;
-    switch (c->family ? c->family->norm : SWIGLU_FFN_NORM) {
+    switch (c->file->family ? c->file->family->norm : SWIGLU_FFN_NORM) {
     case SWIGLU_FFN_NORM: return t[SWIGLU_ROLE_FFN_NORM];
     case SWIGLU_ATTN_NORM: return t[SWIGLU_ROLE_ATTN_NORM];
     case SWIGLU_POST_ATTN_NORM: return t[SWIGLU_ROLE_POST_ATTN_NORM];
@@ -272,7 +266,7 @@ static long layer_norm(const struct layer_case *c) {
 static long layer_usable_norm(const struct layer_case *c) {
     const long i = layer_norm(c);
     if (i < 0) return -1;
-    const struct swiglu_tensor *t = &c->g->tensors[i];
+    const struct swiglu_tensor *t = &c->file->g->tensors[i];
     const bool fits = t->n_dims == 1 && t->dims[0] == c->layer->info.d_in && swiglu_dtype_is_float((int)t->type);
     return fits ? i : -1;
 }
@@ -288,10 +282,10 @@ static void layer_indices(const struct layer_case *c) {
     info->down = t[SWIGLU_ROLE_DOWN], info->down_bias = t[SWIGLU_ROLE_DOWN_BIAS];
     info->norm = layer_usable_norm(c);
     for (int r = SWIGLU_ROLE_GATE; r <= SWIGLU_ROLE_DOWN_BIAS; r++)
-        if (t[r] >= 0) info->weight_bytes += c->g->tensors[t[r]].bytes; /* each within the file, and none twice */
+        if (t[r] >= 0) info->weight_bytes += c->file->g->tensors[t[r]].bytes; /* no overflow: all in one file */
 }
 
-static enum swiglu_status layer_judge(const struct layer_case *c, const char *override) {
+static enum swiglu_status layer_judge(const struct layer_case *c) {
     struct swiglu_layer *layer = c->layer;
     if (layer->oddity <= SWIGLU_ODD_STACK) {
         layer->info.kind = layer->oddity == SWIGLU_ODD_STACK ? "other stack" : "experts";
@@ -300,8 +294,8 @@ static enum swiglu_status layer_judge(const struct layer_case *c, const char *ov
     }
     TRY(layer_shapes(c));
     if (layer->oddity != SWIGLU_ODD_NONE) layer_explain_oddity(c);
-    if (c->family && c->family->left_out)
-        layer_leave(layer, "architecture %s: %s", c->architecture, c->family->left_out);
+    if (c->file->family && c->file->family->left_out)
+        layer_leave(layer, "architecture %s: %s", c->file->architecture, c->file->family->left_out);
     if (!layer->info.d_ff) return SWIGLU_OK; /* a tensor is missing */
     TRY(layer_check_widths(c));
     layer_check_form(c);
@@ -309,19 +303,18 @@ static enum swiglu_status layer_judge(const struct layer_case *c, const char *ov
     TRY(layer_check_bias(c, SWIGLU_ROLE_UP_BIAS, SWIGLU_ROLE_UP));
     TRY(layer_check_bias(c, SWIGLU_ROLE_DOWN_BIAS, SWIGLU_ROLE_DOWN));
     for (int r = SWIGLU_ROLE_GATE; r <= SWIGLU_ROLE_DOWN; r++) layer_check_decoder(c, (enum swiglu_role)r);
-    return layer_activation(c, override);
+    return layer_activation(c);
 }
 
-enum swiglu_status swiglu_layer_resolve(struct swiglu_layer *layer, const struct swiglu_gguf *g,
-                                        const struct swiglu_family *family, const char *override,
+enum swiglu_status swiglu_layer_resolve(struct swiglu_layer *layer, const struct swiglu_layer_rules *rules,
                                         struct swiglu_error *error) {
-    const struct layer_case c = {layer, g, family, swiglu_gguf_architecture(g), error};
+    const struct layer_case c = {layer, rules, error};
     struct swiglu_model_block_info *info = &layer->info;
     info->struct_size = sizeof *info;
     info->act = swiglu_act_default();
     info->kind = info->layout_name = "";
     info->layout = SWIGLU_SEPARATE;
-    TRY(layer_judge(&c, override));
+    TRY(layer_judge(&c));
     layer_indices(&c);
     info->usable = layer->reason[0] == 0;
     info->reason = layer->reason, info->activation = layer->activation, info->activation_source = layer->source;
