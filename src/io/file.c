@@ -10,11 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void file_show(struct swiglu_file *file, const char *path) {
+void swiglu_file_show(char shown[SWIGLU_SHOWN_BYTES], const char *path) {
     enum { TAIL = 150 };
     const size_t n = strlen(path);
-    char *at = file->shown;
-    size_t room = sizeof file->shown;
+    char *at = shown;
+    size_t room = SWIGLU_SHOWN_BYTES;
     if (n > TAIL) {
         memcpy(at, "...", 3);
         at += 3, room -= 3, path += n - TAIL;
@@ -29,18 +29,18 @@ static const char *file_reason_gnu(const char *text, const char *buffer) { retur
     _Generic(strerror_r((err), (buffer), sizeof(buffer)), int: file_reason_posix, char *: file_reason_gnu)( \
         strerror_r((err), (buffer), sizeof(buffer)), (buffer))
 
-static enum swiglu_status file_fail(const struct swiglu_file *file, enum swiglu_status code, const char *what, int err,
+enum swiglu_status swiglu_file_fail(const char *shown, enum swiglu_status code, const char *what, int err,
                                     struct swiglu_error *error) {
     char buffer[128];
-    return swiglu_fail(error, code, SWIGLU_NO_OFFSET, err, "%s: %s: %s", file->shown, what, FILE_REASON(err, buffer));
+    return swiglu_fail(error, code, SWIGLU_NO_OFFSET, err, "%s: %s: %s", shown, what, FILE_REASON(err, buffer));
 }
 
 enum swiglu_status swiglu_file_open(struct swiglu_file *file, const char *path, struct swiglu_error *error) {
     struct stat st;
-    file_show(file, path);
+    swiglu_file_show(file->shown, path);
     /* O_NONBLOCK: opening a FIFO without a writer would wait; on a regular file it has no effect. */
     file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (file->fd < 0) return file_fail(file, SWIGLU_E_OPEN, "cannot open", errno, error);
+    if (file->fd < 0) return swiglu_file_fail(file->shown, SWIGLU_E_OPEN, "cannot open", errno, error);
     const char *what = "cannot tell the size";
     int err = 0;
     if (fstat(file->fd, &st)) {
@@ -51,7 +51,7 @@ enum swiglu_status swiglu_file_open(struct swiglu_file *file, const char *path, 
     }
     if (err) {
         swiglu_file_close(file);
-        return file_fail(file, SWIGLU_E_OPEN, what, err, error);
+        return swiglu_file_fail(file->shown, SWIGLU_E_OPEN, what, err, error);
     }
     file->bytes = (uint64_t)st.st_size;
     return SWIGLU_OK;
@@ -71,7 +71,7 @@ enum swiglu_status swiglu_file_read(const struct swiglu_file *file, uint64_t at,
         if (got < 0) {
             char what[64];
             snprintf(what, sizeof what, "read at byte %llu", (unsigned long long)(at + done));
-            return file_fail(file, SWIGLU_E_READ, what, errno, error);
+            return swiglu_file_fail(file->shown, SWIGLU_E_READ, what, errno, error);
         }
         if (got == 0)
             return swiglu_fail(error, SWIGLU_E_READ, at + done, 0,

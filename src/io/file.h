@@ -5,10 +5,12 @@
 
 #include "base/status.h"
 
+enum { SWIGLU_SHOWN_BYTES = 192 };
+
 struct swiglu_file {
     int fd;
-    uint64_t bytes;  /* size at open */
-    char shown[192]; /* the path for messages: escaped, a long one by its end */
+    uint64_t bytes;                 /* size at open */
+    char shown[SWIGLU_SHOWN_BYTES]; /* the path for messages: escaped, a long one by its end */
 };
 
 /* Opens path for reading. Only a regular file is taken, and a FIFO does not block. On failure nothing is left open. */
@@ -17,6 +19,12 @@ void swiglu_file_close(struct swiglu_file *file);
 
 /* Reads exactly n bytes from byte `at` on, or fails with E_READ. */
 enum swiglu_status swiglu_file_read(const struct swiglu_file *file, uint64_t at, void *dst, size_t n,
+                                    struct swiglu_error *error);
+
+/* A path for messages: escaped, a long one by its end. */
+void swiglu_file_show(char shown[SWIGLU_SHOWN_BYTES], const char *path);
+/* "SHOWN: what: the text of err" */
+enum swiglu_status swiglu_file_fail(const char *shown, enum swiglu_status code, const char *what, int err,
                                     struct swiglu_error *error);
 
 #endif
