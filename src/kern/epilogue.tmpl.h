@@ -29,42 +29,63 @@ SW_ALWAYS_INLINE void epi_put_hidden(char *h, int x, V a) {
     v_store(h, x == SWIGLU_X_F32 ? a : epi_bf16_staging(a));
 }
 
-/* One loop for every activation: f and kind are literals at each call, so it is compiled once per row of act.def. */
-SW_ALWAYS_INLINE void epi_hidden_loop(const struct swiglu_hidden_args *t, V (*f)(V, const struct swiglu_act *), int kind) {
-    const struct swiglu_act *const act = t->act;
-    const V gate_lo = v_set1(act->gate_lo), gate_hi = v_set1(act->gate_hi);
-    const V up_lo = v_set1(act->up_lo), up_hi = v_set1(act->up_hi), offset = v_set1(act->up_offset);
-    const unsigned stride = t->gated ? 2 : 1;
-    const size_t out_bytes = t->x == SWIGLU_X_BF16_PAIR ? 2 * VL : 4 * VL;
-    for (unsigned r = 0; r < t->mr; r++) {
-        const float *c = t->c + (size_t)r * t->vectors * VL;
-        char *h = t->h + (size_t)r * SWIGLU_RECORD_BYTES;
-        for (unsigned j = 0; j < t->vectors; j += stride) {
-            V g = v_load(c + j * VL);
-            if (t->bias) g = v_add(g, v_load(t->bias + j * VL));
-            if (!act->clamp_after) g = v_min(gate_hi, v_max(gate_lo, g));
-            V a = f(g, act);
-            if (act->clamp_after) a = v_min(gate_hi, v_max(gate_lo, a));
-            if (t->gated) {
-                V u = v_load(c + (j + 1) * VL);
-                if (t->bias) u = v_add(u, v_load(t->bias + (j + 1) * VL));
-                u = v_min(up_hi, v_max(up_lo, u));
-                if (kind == SWIGLU_ACT_SITU) u = act_situ_up(u, act);
-                if (act->up_offset != 0) u = v_add(u, offset);
-                a = v_mul(a, u);
-            }
-            const size_t first = (size_t)(j / stride) * VL;
-            if (first + VL > t->valid) a = v_keep_first(a, t->valid > first ? t->valid - first : 0);
-            epi_put_hidden(h, t->x, a);
-            h += out_bytes;
+/* Gate (or the only product) and up of one vector of hidden units. */
+SW_ALWAYS_INLINE V epi_hidden(const float *c, const float *bias, const struct swiglu_act *act,
+                              V (*f)(V, const struct swiglu_act *), int kind, int gated, int bounded) {
+    V g = v_load(c);
+    if (bias) g = v_add(g, v_load(bias));
+    if (bounded && !act->clamp_after) g = v_min(v_set1(act->gate_hi), v_max(v_set1(act->gate_lo), g));
+    V a = f(g, act);
+    if (bounded && act->clamp_after) a = v_min(v_set1(act->gate_hi), v_max(v_set1(act->gate_lo), a));
+    if (!gated) return a;
+    V u = v_load(c + VL);
+    if (bias) u = v_add(u, v_load(bias + VL));
+    if (bounded) u = v_min(v_set1(act->up_hi), v_max(v_set1(act->up_lo), u));
+    if (kind == SWIGLU_ACT_SITU) u = act_situ_up(u, act);
+    if (bounded && act->up_offset != 0) u = v_add(u, v_set1(act->up_offset));
+    return v_mul(a, u);
+}
+
+/* One loop for every activation: f, kind, gated and bounded are literals at each call. Stores may alias anything, so what
+ * the loop needs is copied out of t first. */
+SW_ALWAYS_INLINE void epi_hidden_loop(const struct swiglu_hidden_args *t, V (*f)(V, const struct swiglu_act *), int kind,
+                                      int gated, int bounded) {
+    const struct swiglu_act act = *t->act;
+    const float *const bias = t->bias, *c = t->c;
+    const int x = t->x;
+    const unsigned stride = gated ? 2 : 1, vectors = t->vectors, mr = t->mr;
+    const size_t valid = t->valid, out_bytes = x == SWIGLU_X_BF16_PAIR ? 2 * VL : 4 * VL;
+    char *rows = t->h;
+    for (unsigned r = 0; r < mr; r++, rows += SWIGLU_RECORD_BYTES, c += (size_t)vectors * VL) {
+        size_t first = 0;
+        char *h = rows;
+        for (unsigned j = 0; j < vectors; j += stride, first += VL, h += out_bytes) {
+            V a = epi_hidden(c + j * VL, bias ? bias + j * VL : NULL, &act, f, kind, gated, bounded);
+            if (first + VL > valid) a = v_keep_first(a, valid > first ? valid - first : 0);
+            epi_put_hidden(h, x, a);
         }
     }
+}
+
+static inline int epi_is_bounded(const struct swiglu_act *a) {
+    return a->gate_lo != -INFINITY || a->gate_hi != INFINITY || a->up_lo != -INFINITY || a->up_hi != INFINITY ||
+           a->up_offset != 0;
+}
+
+SW_ALWAYS_INLINE void epi_hidden_any(const struct swiglu_hidden_args *t, V (*f)(V, const struct swiglu_act *), int kind) {
+    const int bounded = epi_is_bounded(t->act);
+    if (t->gated && !bounded)
+        epi_hidden_loop(t, f, kind, 1, 0);
+    else if (t->gated)
+        epi_hidden_loop(t, f, kind, 1, 1);
+    else
+        epi_hidden_loop(t, f, kind, 0, 1);
 }
 
 SW_KERNEL void HIDDEN_NAME(const struct swiglu_hidden_args *t) {
     switch (t->act->kind) {
 #define ACT(KIND, name) \
-    case SWIGLU_ACT_##KIND: epi_hidden_loop(t, act_##name, SWIGLU_ACT_##KIND); break;
+    case SWIGLU_ACT_##KIND: epi_hidden_any(t, act_##name, SWIGLU_ACT_##KIND); break;
 #include "kern/act.def"
 #undef ACT
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* AVX2 + FMA + F16C: 12 accumulators, 2 weight vectors and a broadcast in 16 registers. */
+#include <math.h>
 #include <string.h>
 
 #include "base/attr.h"

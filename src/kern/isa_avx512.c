@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* AVX-512F/BW/VL: 24 accumulators, 4 weight vectors and a broadcast in 32 registers. bf16 pairs are widened. */
+#include <math.h>
 #include <string.h>
 
 #include "base/attr.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* AVX-512 with the bf16 pair dot: the level of avx512 otherwise. */
+#include <math.h>
 #include <string.h>
 
 #include "base/attr.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plain C: always there, and what every other level must equal bit for bit. */
+#include <math.h>
 #include <string.h>
 
 #include "base/attr.h"
