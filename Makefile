@@ -11,6 +11,7 @@
 #   make install    PREFIX=/usr/local, DESTDIR=
 #   make clean      removes build folders and out/
 SHELL := bash
+MAKEFLAGS += --no-print-directory
 .SHELLFLAGS := -euo pipefail -c
 PREFIX ?= /usr/local
 ARGS ?=
