@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The GGUF reader on damaged files: whatever is opened can be used, everything else is a clean error. Also a file that
- * shrinks while it is being packed. */
+ * shrinks while it is being packed, and one model in many threads. */
 #define _XOPEN_SOURCE 700 /* mkstemp, pwrite, ftruncate */
 #include "io/gguf_file.h"
+
+#include <pthread.h>
 
 static struct file_bytes file;
 
@@ -101,6 +103,33 @@ static void truncated_while_packing(void **state) {
     close(fd), unlink(path);
 }
 
+/* Eight threads describe and prepare one block at once: the biases are read by whoever comes first. */
+static void *describe(void *model) {
+    struct swiglu_error error = {.struct_size = sizeof error};
+    return use_model(model, &error) == SWIGLU_OK ? NULL : model;
+}
+
+static void many_threads(void **state) {
+    (void)state;
+    char path[64];
+    struct swiglu_model *model;
+    pthread_t thread[8];
+    put_model(&file, 8, 16);
+    const int fd = new_file(path, file.at, file.n);
+    for (int round = 0; round < 20; round++) {
+        assert_int_equal(swiglu_model_open(path, NULL, &model, NULL), SWIGLU_OK);
+        for (size_t i = 0; i < COUNT(thread); i++)
+            assert_int_equal(pthread_create(&thread[i], NULL, describe, model), 0);
+        for (size_t i = 0; i < COUNT(thread); i++) {
+            void *failed;
+            assert_int_equal(pthread_join(thread[i], &failed), 0);
+            assert_null(failed);
+        }
+        swiglu_model_close(model);
+    }
+    close(fd), unlink(path);
+}
+
 static void wrong_arguments(void **state) {
     (void)state;
     char path[64];
@@ -139,7 +168,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_prefix),          cmocka_unit_test(every_header_byte),
         cmocka_unit_test(bursts_of_random_bytes), cmocka_unit_test(truncated_while_packing),
-        cmocka_unit_test(wrong_arguments),
+        cmocka_unit_test(many_threads),           cmocka_unit_test(wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
