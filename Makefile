@@ -17,10 +17,10 @@ PREFIX ?= /usr/local
 ARGS ?=
 jobs := $(shell nproc)
 
-# $(call build,PRESET)
+# $(call build,PRESET,TARGETS): all targets without a list
 define build
 @cmake --preset $(1) >/dev/null
-@cmake --build --preset $(1) -j $(jobs)
+@cmake --build --preset $(1) -j $(jobs) $(if $(2),--target $(2))
 endef
 
 .PHONY: all build fmt lint test check bench asan tsan cover demo single install clean
@@ -28,7 +28,7 @@ all: build
 
 build:
 	@tools/bootstrap.sh build
-	$(call build,release)
+	$(call build,release,swiglu_static swiglu_shared swiglu_tool)
 
 lint:
 	@tools/bootstrap.sh lint
@@ -44,7 +44,9 @@ test:
 	$(call build,release)
 	@tools/test.sh build $(ARGS)
 
-check: build
+check:
+	@tools/bootstrap.sh build
+	$(call build,release,check_kernels)
 	@build/test/check_kernels $(ARGS)
 
 bench: build
