@@ -6,13 +6,16 @@
 #include <stdint.h>
 
 enum {
-    SWIGLU_LIMIT_KEY = 65535,        /* bytes of a metadata key */
+    SWIGLU_LIMIT_KEY = 65535,        /* bytes of a metadata key, and of a string that JSON text holds */
     SWIGLU_LIMIT_NAME = 63,          /* bytes of a tensor name, as in ggml */
     SWIGLU_LIMIT_DIMS = 4,           /* dimensions of a tensor */
     SWIGLU_LIMIT_WEIGHT_DIMS = 2,    /* and of a weight */
     SWIGLU_LIMIT_ALIGNMENT = 1 << 20,
     SWIGLU_LIMIT_LAYER = 9999,       /* layer number in a tensor name */
-    SWIGLU_LIMIT_KEPT = 4096         /* metadata values up to this many bytes are kept, longer ones stepped over */
+    SWIGLU_LIMIT_KEPT = 4096,        /* metadata values up to this many bytes are kept, longer ones stepped over */
+    SWIGLU_LIMIT_JSON_DEPTH = 32,    /* objects and arrays in each other */
+    SWIGLU_LIMIT_RANK = 64,          /* dimensions of a safetensors tensor */
+    SWIGLU_LIMIT_HEADER = 100000000  /* bytes of a safetensors header, as in the reference reader */
 };
 
 /* The smallest entry of each kind: a count is compared with the bytes left before anything is reserved. */
