@@ -22,6 +22,23 @@
 
 #define UNUSED_FN __attribute__((unused)) static
 
+/* 1 where a sanitizer stands in for the allocator, or watches threads. */
+#if defined(__has_feature)
+#define ADDRESS_SANITIZED __has_feature(address_sanitizer)
+#define THREAD_SANITIZED __has_feature(thread_sanitizer)
+#else
+#if defined(__SANITIZE_ADDRESS__)
+#define ADDRESS_SANITIZED 1
+#else
+#define ADDRESS_SANITIZED 0
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define THREAD_SANITIZED 1
+#else
+#define THREAD_SANITIZED 0
+#endif
+#endif
+
 /* ---- numbers ---- */
 
 /* SplitMix64. */

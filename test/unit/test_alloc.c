@@ -16,15 +16,7 @@
 
 #include "swiglu/model.h"
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#endif
-
-#if defined(SANITIZED)
+#if ADDRESS_SANITIZED || THREAD_SANITIZED
 int main(void) {
     puts("a sanitizer has its own allocator: skipped");
     return 77;
