@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The panel is outermost, then k in slices of a panel that fit L2, then the row tiles; while the last tiles of a slice
+ * run, the next one is prefetched: a point of the peak, and the next tile's rows are worth four. */
+#include "ffn/pass.h"
+
+#include "base/checked.h"
+
+/* Called for tile i of n: spreads the prefetch of the next slice over the last tiles, a line per two steps. */
+static void aim_prefetch(struct swiglu_tile_args *a, const char *next, size_t slice, size_t panels, size_t panel_bytes,
+                         size_t i, size_t n) {
+    const size_t per_tile = a->n_steps / 2 * 64, needed = per_tile ? slice / per_tile + 1 : n + 1;
+    a->next_w = a->w0;
+    a->next_w_stride = 0;
+    if (!next || (needed <= n && i < n - needed)) return;
+    const size_t done = (needed <= n ? i - (n - needed) : i) * per_tile, half = slice / panels;
+    if (done >= slice) return;
+    a->next_w = done < half ? next + done : next + panel_bytes + (done - half);
+    a->next_w_stride = 64;
+}
+
+static size_t slice_steps_of(const struct swiglu_pass *p, size_t tile_step_bytes) {
+    const size_t chunk = SWIGLU_CHUNK / p->product->info->k_step;
+    const size_t fit = p->slice_bytes / tile_step_bytes / chunk * chunk;
+    if (p->tile_end - p->tile == 1) return swiglu_max(p->product->n_steps, 1); /* nothing would be read again */
+    return swiglu_max(fit, chunk);
+}
+
+void swiglu_pass_run(const struct swiglu_pass *p) {
+    const struct swiglu_product *w = p->product;
+    const unsigned vl = p->kern->vl;
+    const size_t panels = swiglu_plan_tile(p->rows, p->tile)->panels, n_tiles = p->tile_end - p->tile;
+    const size_t panel_step = 2 * (size_t)vl * w->info->lane_bytes, per_row = panels * 2 * vl;
+    const size_t slice_steps = slice_steps_of(p, panel_step * panels), first_row = swiglu_plan_row(p->rows, p->tile);
+    /* one slice and no outliving totals: they stay in one small tile */
+    const size_t c_per_row = w->n_steps > slice_steps || p->totals ? per_row : 0;
+    for (size_t panel = p->panel; panel < p->panel_end; panel += panels) {
+        const char *const data = w->data + panel * w->panel_bytes;
+        float *const c = p->totals ? p->totals + (panel / panels * p->rows_padded + first_row) * per_row : p->scratch;
+        size_t step = 0;
+        do {
+            const size_t n = swiglu_min(slice_steps, w->n_steps - step), end = step + n;
+            const int last = end == w->n_steps, more = !last || panel + panels < p->panel_end;
+            const char *next = !more ? NULL : last ? data + panels * w->panel_bytes : data + end * panel_step;
+            const size_t next_slice = swiglu_min(slice_steps, last ? w->n_steps : w->n_steps - end) * panel_step * panels;
+            for (unsigned i = p->tile; i < p->tile_end; i++) {
+                const struct swiglu_tile *t = swiglu_plan_tile(p->rows, i);
+                const size_t row = swiglu_plan_row(p->rows, i);
+                const size_t record = step * w->info->elems_per_step / SWIGLU_RECORD * t->mr * SWIGLU_RECORD_BYTES;
+                struct swiglu_tile_args a = {.x = p->staged + row * p->row_bytes + record,
+                                             .w0 = data + step * panel_step,
+                                             .w1 = data + step * panel_step + w->panel_bytes,
+                                             .n_steps = n,
+                                             .c = c + (row - first_row) * c_per_row,
+                                             .add = step > 0 || p->add};
+                a.next_x = i + 1 < p->tile_end ? a.x + t->mr * p->row_bytes : a.x;
+                aim_prefetch(&a, next, next_slice, panels, w->panel_bytes, i - p->tile, n_tiles);
+                t->run[w->wt](&a);
+                if (last && p->finish) p->finish(p->ctx, p, i, panel, a.c);
+            }
+            step = end;
+        } while (step < w->n_steps);
+    }
+}
+
+size_t swiglu_pass_panels(const struct swiglu_product *product, const struct swiglu_row_plan *rows, size_t n_rows,
+                          unsigned n_threads) {
+    const size_t step = rows->a->panels, all = swiglu_max(swiglu_ceil_div(product->n_panels, step) * step, step);
+    /* 100 GFLOP/s and 15 GB/s are round figures of a recent core: only the size of tickets depends on them */
+    const double flops = 4 * (double)n_rows * (double)product->k * (double)product->units_per_panel;
+    const double us = swiglu_max((size_t)(flops / 100e3), (size_t)((double)product->panel_bytes / 15e3)) + 0.1;
+    if (n_threads <= 1) return all;
+    const size_t fair = swiglu_max(all / (4 * (size_t)n_threads), 1); /* enough tickets to even out */
+    return swiglu_ceil_div(swiglu_min((size_t)(100 / us) + 1, fair), step) * step;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One product over a range of panels and row tiles: the loop order that all of forward and backward share. */
+#ifndef SWIGLU_PASS_H
+#define SWIGLU_PASS_H
+
+#include "ffn/block.h"
+#include "ffn/plan.h"
+
+struct swiglu_pass;
+
+/* The totals of one tile are complete: c is [mr][vectors][vl], for tile number `tile` of the row plan, from panel on. */
+typedef void swiglu_finish_fn(const void *ctx, const struct swiglu_pass *pass, unsigned tile, size_t panel, const float *c);
+
+struct swiglu_pass {
+    const struct swiglu_kern *kern;
+    const struct swiglu_product *product;
+    const struct swiglu_row_plan *rows;
+    const char *staged;      /* tiles of rows; row r begins row_bytes * r after it */
+    size_t row_bytes;
+    size_t slice_bytes;      /* of a panel that stay in L2 while the row tiles pass over it */
+    size_t panel, panel_end; /* whole tiles' panels */
+    unsigned tile, tile_end;
+    float *scratch;          /* for the pass's rows x vectors of a tile */
+    float *totals;           /* NULL, or totals that outlive the pass: [panel group][row][vectors][vl], rows_padded rows */
+    size_t rows_padded;
+    int add;                 /* totals hold sums of earlier chunks */
+    swiglu_finish_fn *finish; /* NULL: only the totals are wanted */
+    const void *ctx;
+};
+
+void swiglu_pass_run(const struct swiglu_pass *pass);
+
+/* Panels per ticket for about a tenth of a millisecond, in multiples of a tile's panels; one thread takes all at once. */
+size_t swiglu_pass_panels(const struct swiglu_product *product, const struct swiglu_row_plan *rows, size_t n_rows,
+                          unsigned n_threads);
+
+#endif
