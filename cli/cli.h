@@ -55,7 +55,8 @@ struct cli_verb {
     int (*act)(const struct cli_verb *verb, int argc, char **argv);
 };
 
-extern const struct cli_verb cli_verb_run, cli_verb_info, cli_verb_check, cli_verb_bench, cli_verb_cpu;
+extern const struct cli_verb cli_verb_run, cli_verb_info, cli_verb_check, cli_verb_convert, cli_verb_plan, cli_verb_bench,
+    cli_verb_cpu;
 
 /* The next option's key with its value, or -1 after the last: then optind is the first operand. */
 int cli_option_next(const struct cli_verb *verb, int argc, char **argv, const char **value);
@@ -68,6 +69,8 @@ uint64_t cli_parse_count(const char *option, const char *text, uint64_t min, uin
 /* "1,8,512": at most max values; the number of them. */
 size_t cli_parse_counts(const char *option, const char *text, uint64_t min, uint64_t limit, size_t *values, size_t max);
 void cli_parse_shape(const char *text, size_t *d, size_t *f); /* "d,f" */
+/* The place of text in names (ends with NULL). */
+size_t cli_parse_name(const char *option, const char *text, const char *const *names);
 int cli_parse_dtype(const char *text);                        /* f32, bf16, f16 */
 int cli_parse_compute(const char *text);
 void cli_parse_activation(const char *text, struct swiglu_act *act);

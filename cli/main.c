@@ -5,7 +5,8 @@
 #include "cli.h"
 #include "json.h"
 
-static const struct cli_verb *const verbs[] = {&cli_verb_run, &cli_verb_info, &cli_verb_check, &cli_verb_bench,
+static const struct cli_verb *const verbs[] = {&cli_verb_run,     &cli_verb_info, &cli_verb_check,
+                                               &cli_verb_convert, &cli_verb_plan, &cli_verb_bench,
                                                &cli_verb_cpu};
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
 
@@ -14,6 +15,10 @@ static void print_help(void) {
     printf("  swiglu run [FILE] [options]    evaluate the blocks of a checkpoint; --check proves them\n"
            "  swiglu info FILE [options]     list a checkpoint's blocks and what is left out\n"
            "  swiglu check [FILE] [options]  compare all kernels with each other, or a checkpoint with the reference\n"
+           "  swiglu convert IN OUT [options]\n"
+           "                                 write a checkpoint with its weights in another type or layout\n"
+           "  swiglu plan --d-model N [options]\n"
+           "                                 widths, parameters, operations and bytes of a block\n"
            "  swiglu bench [options]         measure time and share of the machine's limit\n"
            "  swiglu cpu [options]           show instruction-set levels, kernels and activations\n"
            "  swiglu COMMAND --help          the options of a command\n"
@@ -49,6 +54,7 @@ static void print_version(int json) {
 
 static const struct cli_verb *find_verb(const char *word) {
     const char *names[N_VERBS + 1] = {0};
+    if (!strcmp(word, "quantize")) word = "convert"; /* what other tools call it */
     for (int i = 0; i < N_VERBS; i++) {
         if (!strcmp(verbs[i]->name, word)) return verbs[i];
         names[i] = verbs[i]->name;

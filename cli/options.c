@@ -145,7 +145,7 @@ void cli_parse_shape(const char *text, size_t *d, size_t *f) {
     *f = width[1];
 }
 
-static size_t parse_name(const char *option, const char *text, const char *const *names) {
+size_t cli_parse_name(const char *option, const char *text, const char *const *names) {
     char list[256] = "";
     for (size_t i = 0; names[i]; i++) {
         if (!strcmp(text, names[i])) return i;
@@ -156,12 +156,12 @@ static size_t parse_name(const char *option, const char *text, const char *const
 
 int cli_parse_dtype(const char *text) {
     static const int dtypes[] = {SWIGLU_F32, SWIGLU_BF16, SWIGLU_F16};
-    return dtypes[parse_name("dtype", text, (const char *const[]){"f32", "bf16", "f16", NULL})];
+    return dtypes[cli_parse_name("dtype", text, (const char *const[]){"f32", "bf16", "f16", NULL})];
 }
 
 int cli_parse_compute(const char *text) {
     static const int computes[] = {SWIGLU_COMPUTE_AUTO, SWIGLU_COMPUTE_F32, SWIGLU_COMPUTE_BF16};
-    return computes[parse_name("compute", text, (const char *const[]){"auto", "f32", "bf16", NULL})];
+    return computes[cli_parse_name("compute", text, (const char *const[]){"auto", "f32", "bf16", NULL})];
 }
 
 void cli_parse_activation(const char *text, struct swiglu_act *act) {

@@ -5,6 +5,7 @@
 #include "base/act.h"
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "io/convert.h"
 #include "io/layers.h"
 
 struct swiglu_model {
@@ -66,6 +67,8 @@ enum swiglu_status swiglu_model_query(const struct swiglu_model *model, struct s
                                            .n_warnings = g->warnings.n};
     return swiglu_struct_out(info, &full, sizeof full);
 }
+
+const struct swiglu_gguf *swiglu_model_gguf(const struct swiglu_model *model) { return &model->gguf; }
 
 const char *swiglu_model_warning(const struct swiglu_model *model, size_t i) {
     return model && i < model->gguf.warnings.n ? swiglu_names_at(&model->gguf.warnings, i) : NULL;

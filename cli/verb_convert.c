@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _XOPEN_SOURCE 700
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "checkpoint.h"
+#include "cli.h"
+#include "json.h"
+
+static const struct cli_option options[] = {
+    {'t', "type", "f32|f16|bf16", "type of the feed-forward weights; left out with --layout: as they are"},
+    {'l', "layout", "separate|gate_up", "store gate and up as two tensors, or as one [gate|up]"},
+    {'a', "activation", "NAME", "override the activation that the file means"},
+    {'s', "strict", NULL, "treat warnings as errors"},
+    {'j', "json", NULL, "one JSON object"},
+    {0, NULL, NULL, NULL},
+};
+
+/* The first signal asks the library to stop, which removes the unfinished file; a second one ends the process at once. */
+static const int deadly[] = {SIGINT, SIGTERM, SIGHUP};
+static volatile sig_atomic_t caught;
+
+static void remember(int number) { caught = number; }
+
+static void install_handlers(void) {
+    for (size_t i = 0; i < sizeof deadly / sizeof deadly[0]; i++) {
+        struct sigaction action = {.sa_handler = remember, .sa_flags = SA_RESETHAND}, old;
+        sigemptyset(&action.sa_mask);
+        if (sigaction(deadly[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL) sigaction(deadly[i], &action, NULL);
+    }
+}
+
+static void die_of_signal(void) {
+    cli_progress(NULL);
+    signal(caught, SIG_DFL);
+    raise(caught);
+}
+
+struct progress { int percent; uint64_t total; };
+
+static int show_progress(void *ctx, uint64_t done, uint64_t total) {
+    enum { WIDTH = 40 };
+    static const char bar[] = "========================================";
+    struct progress *p = ctx;
+    int percent = total ? (int)((double)done / (double)total * 100) : 100;
+    p->total = total;
+    if (percent != p->percent)
+        cli_progress("[%-*.*s] %3d%% of %.1f MB", WIDTH, percent * WIDTH / 100, bar, percent, (double)total / 1e6);
+    p->percent = percent;
+    return caught != 0;
+}
+
+/* Weights whose type changes. */
+static size_t count_converted(const struct cli_checkpoint *layers, int dtype) {
+    size_t n = 0;
+    for (size_t i = 0; i < layers->n && dtype != SWIGLU_DTYPE_KEEP; i++) {
+        struct swiglu_model_block_info block = cli_checkpoint_block(layers, i);
+        const long weight[] = {block.gate, block.up, block.down};
+        for (int k = 0; k < 3; k++)
+            n += weight[k] >= 0 && cli_model_tensor(layers->model, (size_t)weight[k]).dtype != dtype;
+    }
+    return n;
+}
+
+static void print_result(const struct cli_checkpoint *layers, const char *out, const char *type, int dtype,
+                         const struct progress *progress, int json) {
+    size_t n = count_converted(layers, dtype), kept = layers->info.n_tensors - n;
+    if (!json) {
+        printf("%s: ", out);
+        if (dtype != SWIGLU_DTYPE_KEEP) printf("%zu weight%s to %s, ", n, n == 1 ? "" : "s", type);
+        printf("%zu tensor%s with their bits, %llu bytes of tensors\n", kept, kept == 1 ? "" : "s",
+               (unsigned long long)progress->total);
+        return;
+    }
+    cli_json_open();
+    cli_json_string("file", out);
+    if (dtype != SWIGLU_DTYPE_KEEP) cli_json_string("type", type);
+    cli_json_count("converted", n);
+    cli_json_count("kept", kept);
+    cli_json_count("tensor_bytes", progress->total);
+    cli_json_close();
+}
+
+static int act_convert(const struct cli_verb *verb, int argc, char **argv) {
+    static const char *const types[] = {"f32", "f16", "bf16", NULL}, *const layouts[] = {"separate", "gate_up", NULL};
+    static const int dtypes[] = {SWIGLU_F32, SWIGLU_F16, SWIGLU_BF16};
+    static const int repacks[] = {SWIGLU_REPACK_SEPARATE, SWIGLU_REPACK_GATE_UP};
+    struct progress progress = {.percent = -1};
+    struct swiglu_convert_options convert = {.struct_size = sizeof convert, .dtype = SWIGLU_DTYPE_KEEP,
+                                             .progress = show_progress, .progress_ctx = &progress};
+    const char *value, *type = NULL, *layout = NULL, *activation = NULL;
+    int strict = 0, json = 0;
+    for (int key; (key = cli_option_next(verb, argc, argv, &value)) != -1;) switch (key) {
+        case 't': type = value, convert.dtype = dtypes[cli_parse_name("type", value, types)]; break;
+        case 'l': layout = value, convert.repack = repacks[cli_parse_name("layout", value, layouts)]; break;
+        case 'a': activation = value; break;
+        case 's': strict = 1; break;
+        case 'j': json = 1; break;
+        }
+    cli_operands_max(verb, argc, argv, 2);
+    if (argc - optind < 2) cli_fail(CLI_USAGE, "convert: IN and OUT are expected; try 'swiglu convert --help'");
+    if (!type && !layout) cli_fail(CLI_USAGE, "convert: --type or --layout is expected; try 'swiglu convert --help'");
+    const char *out = argv[optind + 1];
+    struct swiglu_error error = {.struct_size = sizeof error};
+    struct cli_checkpoint layers;
+    cli_checkpoint_open(&layers, argv[optind], strict, activation, NULL);
+    cli_checkpoint_note_left_out(&layers);
+    install_handlers();
+    enum swiglu_status status = swiglu_model_convert(layers.model, out, &convert, &error);
+    if (status && caught) die_of_signal();
+    cli_require(status, &error, out);
+    print_result(&layers, out, type, convert.dtype, &progress, json);
+    cli_checkpoint_close(&layers);
+    return CLI_OK;
+}
+
+const struct cli_verb cli_verb_convert = {
+    "convert",
+    "convert IN OUT --type f32|f16|bf16 [options]",
+    "Writes a checkpoint whose feed-forward weights have another type or layout. Everything else stays byte for byte:\n"
+    "other tensors, biases, metadata. Also called as 'swiglu quantize'.",
+    "Block formats are decoded exactly; f16 and bf16 are rounded once, to nearest even; a weight that has the type\n"
+    "already keeps its bits. A finite value that the type cannot hold is an error. Blocks that are left out keep theirs.\n"
+    "OUT appears whole or not at all, and may be IN. A file that is replaced passes on its mode; a symbolic link is\n"
+    "replaced, not followed.",
+    options,
+    act_convert,
+};

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The header of a GGUF file after another: its metadata byte for byte, a new list of tensors. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "base/checked.h"
+#include "io/convert.h"
+
+enum { COPY_BYTES = 1 << 16, COUNTS_AT = 8, METADATA_AT = 24 };
+
+/* The list of tensors in the making. */
+struct gguf_list { unsigned char *data; size_t bytes, capacity; };
+
+/* Room for n bytes at the end, which count as used; NULL when memory is short. */
+static unsigned char *list_extend(struct gguf_list *list, size_t n) {
+    if (swiglu_grow(&list->data, &list->capacity, list->bytes + n, 1)) return NULL;
+    list->bytes += n;
+    return list->data + list->bytes - n;
+}
+
+/* Length and bytes of the name: of the input, where names are not only printable ASCII, unless it is a new one. */
+static enum swiglu_status list_name(struct gguf_list *list, const struct swiglu_output *o, const struct swiglu_gguf *g,
+                                    struct swiglu_error *error) {
+    uint64_t n = o->name ? strlen(o->name) : 0;
+    const uint64_t entry = g->tensors[o->piece[0].tensor].entry;
+    if (!o->name) TRY(swiglu_file_read(&g->file, entry, &n, sizeof n, error));
+    REQUIRE(n && n <= SWIGLU_LIMIT_NAME, SWIGLU_E_READ, "%s: tensor name of %llu bytes: the file has changed",
+            g->file.shown, (unsigned long long)n);
+    unsigned char *at = list_extend(list, sizeof n + (size_t)n);
+    REQUIRE(at, SWIGLU_E_MEMORY, "out of memory for the list of tensors");
+    memcpy(at, &n, sizeof n);
+    if (!o->name) return swiglu_file_read(&g->file, entry + sizeof n, at + sizeof n, (size_t)n, error);
+    memcpy(at + sizeof n, o->name, (size_t)n);
+    return SWIGLU_OK;
+}
+
+/* The rest of the entry. *next: where the data may begin, counted from the data section; moves behind them. */
+static enum swiglu_status list_shape(struct gguf_list *list, struct swiglu_output *o, const struct swiglu_gguf *g,
+                                     uint64_t *next, struct swiglu_error *error) {
+    const struct swiglu_tensor *t = &g->tensors[o->piece[0].tensor];
+    const uint32_t n_dims = t->n_dims, type = (uint32_t)o->type;
+    uint64_t dims[SWIGLU_LIMIT_DIMS], end;
+    memcpy(dims, t->dims, sizeof dims);
+    if (n_dims) dims[n_dims - 1] = o->rows;
+    o->offset = *next;
+    REQUIRE(!SW_ADD(o->offset, o->bytes, &end) && !swiglu_align_up(end, g->alignment, next), SWIGLU_E_UNSUPPORTED,
+            "the file would exceed 64 bits");
+    unsigned char *at = list_extend(list, 16 + 8 * (size_t)n_dims);
+    REQUIRE(at, SWIGLU_E_MEMORY, "out of memory for the list of tensors");
+    memcpy(at, &n_dims, 4);
+    memcpy(at + 4, dims, 8 * (size_t)n_dims);
+    memcpy(at + 4 + 8 * (size_t)n_dims, &type, 4);
+    memcpy(at + 8 + 8 * (size_t)n_dims, &o->offset, 8);
+    return SWIGLU_OK;
+}
+
+static enum swiglu_status list_build(struct gguf_list *list, struct swiglu_conversion *c, const struct swiglu_gguf *g,
+                                     struct swiglu_error *error) {
+    c->end = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        TRY(list_name(list, &c->at[i], g, error));
+        TRY(list_shape(list, &c->at[i], g, &c->end, error));
+    }
+    return SWIGLU_OK;
+}
+
+/* general.file_type for the type of most weights, or the old value where that is another type than f32, f16, bf16. */
+static uint32_t file_type(const struct swiglu_conversion *c, uint32_t old) {
+    static const struct { int dtype; uint32_t value; } known[] = {{SWIGLU_F32, 0}, {SWIGLU_F16, 1}, {SWIGLU_BF16, 32}};
+    enum { N = sizeof known / sizeof known[0] };
+    uint64_t all = 0, of[N] = {0};
+    for (size_t i = 0; i < c->n; i++) {
+        all += c->at[i].elems;
+        for (int k = 0; k < N; k++)
+            if (c->at[i].type == known[k].dtype) of[k] += c->at[i].elems;
+    }
+    for (int k = 0; k < N; k++)
+        if (of[k] > all / 2) return known[k].value;
+    return old;
+}
+
+static enum swiglu_status copy_range(struct swiglu_writer *w, const struct swiglu_file *file, uint64_t from,
+                                     uint64_t to, struct swiglu_error *error) {
+    unsigned char *buffer = swiglu_alloc(COPY_BYTES);
+    REQUIRE(buffer, SWIGLU_E_MEMORY, "out of memory");
+    enum swiglu_status status = SWIGLU_OK;
+    while (from < to && status == SWIGLU_OK) {
+        const size_t n = to - from < COPY_BYTES ? (size_t)(to - from) : COPY_BYTES;
+        status = swiglu_file_read(file, from, buffer, n, error);
+        if (status == SWIGLU_OK) status = swiglu_writer_put(w, buffer, n, error);
+        from += n;
+    }
+    swiglu_free(buffer);
+    return status;
+}
+
+static enum swiglu_status write_metadata(const struct swiglu_conversion *c, const struct swiglu_gguf *g,
+                                         struct swiglu_writer *w, struct swiglu_error *error) {
+    static const char key[] = "general.file_type";
+    const struct swiglu_kv *kv = swiglu_gguf_find(g, key);
+    uint64_t from = METADATA_AT, old;
+    const uint64_t end = g->tensors[0].entry;
+    if (kv && kv->type == SWIGLU_KV_U32 && !kv->is_array && swiglu_gguf_integer(g, kv, 0, &old)) {
+        const uint32_t value = file_type(c, (uint32_t)old);
+        const uint64_t at = kv->offset + 8 + strlen(key) + 4; /* behind length, key and type */
+        TRY(copy_range(w, &g->file, from, at, error));
+        TRY(swiglu_writer_put(w, &value, sizeof value, error));
+        from = at + sizeof value;
+    }
+    return copy_range(w, &g->file, from, end, error);
+}
+
+static enum swiglu_status write_header(const struct swiglu_conversion *c, const struct swiglu_gguf *g,
+                                       const struct gguf_list *list, struct swiglu_writer *w,
+                                       struct swiglu_error *error) {
+    unsigned char head[METADATA_AT];
+    const uint64_t n_tensors = c->n;
+    TRY(swiglu_file_read(&g->file, 0, head, sizeof head, error));
+    memcpy(head + COUNTS_AT, &n_tensors, sizeof n_tensors);
+    TRY(swiglu_writer_put(w, head, sizeof head, error));
+    TRY(write_metadata(c, g, w, error));
+    return swiglu_writer_put(w, list->data, list->bytes, error);
+}
+
+enum swiglu_status swiglu_gguf_write(struct swiglu_conversion *c, const struct swiglu_gguf *g, struct swiglu_writer *w,
+                                     struct swiglu_error *error) {
+    struct gguf_list list = {0};
+    uint64_t start;
+    enum swiglu_status status = list_build(&list, c, g, error);
+    if (status == SWIGLU_OK) status = write_header(c, g, &list, w, error);
+    swiglu_free(list.data);
+    TRY(status);
+    REQUIRE(!swiglu_align_up(w->at, g->alignment, &start) && !SW_ADD(c->end, start, &c->end), SWIGLU_E_UNSUPPORTED,
+            "the file would exceed 64 bits");
+    for (size_t i = 0; i < c->n; i++) c->at[i].offset += start;
+    return SWIGLU_OK;
+}
