@@ -103,7 +103,7 @@ static enum swiglu_status json_hex4(struct swiglu_json *json, unsigned *unit) {
         const int lower = byte | 0x20;
         int digit = NONE;
         if (byte >= '0' && byte <= '9') digit = byte - '0';
-        if (lower >= 'a' && lower <= 'f' && byte != NONE) digit = lower - 'a' + 10;
+        if (lower >= 'a' && lower <= 'f') digit = lower - 'a' + 10;
         if (digit == NONE) return json_unexpected(json, byte, "a hex digit");
         *unit = 16 * *unit + (unsigned)digit;
     }
