@@ -16,7 +16,8 @@ enum { N_PROBES = CLI_REPETITIONS + 1, ATTEMPTS = 3 };
 
 /* The same block several times, so that a run finds its weights in memory and not in a cache. */
 struct copies {
-    struct cli_job *jobs;
+    struct cli_job job; /* its block is the copy whose turn it is */
+    struct swiglu_block **blocks;
     size_t n, next;
 };
 
@@ -24,26 +25,28 @@ static void open_copies(struct copies *copies, const struct cli_machine *machine
                         const float *x) {
     struct cli_noise_block own;
     struct swiglu_desc desc;
-    struct cli_job first;
     cli_noise_block_init(&own, 1, cell->d, cell->f, cell->dtype, &cell->act, &desc);
-    cli_job_open(&first, machine, &desc, cell->compute, cell->m, x, "bench");
     *copies = (struct copies){.n = 1};
-    if (cell->m <= CLI_COLD_ROWS) copies->n += (size_t)(CLI_COLD_BYTES / (double)first.info.packed_bytes);
-    copies->jobs = cli_alloc(copies->n, sizeof *copies->jobs);
-    copies->jobs[0] = first;
+    cli_job_open(&copies->job, machine, &desc, cell->compute, cell->m, x, "bench");
+    if (cell->m <= CLI_COLD_ROWS) copies->n += (size_t)(CLI_COLD_BYTES / (double)copies->job.info.packed_bytes);
+    copies->blocks = cli_alloc(copies->n, sizeof *copies->blocks);
+    copies->blocks[0] = copies->job.block;
     for (size_t i = 1; i < copies->n; i++)
-        cli_job_open(&copies->jobs[i], machine, &desc, cell->compute, cell->m, x, "bench");
+        copies->blocks[i] = cli_block_create(machine, &desc, cell->compute, "bench");
 }
 
 static void close_copies(struct copies *copies) {
-    for (size_t i = 0; i < copies->n; i++) cli_job_close(&copies->jobs[i]);
-    free(copies->jobs);
+    for (size_t i = 1; i < copies->n; i++) swiglu_block_destroy(copies->blocks[i]);
+    copies->job.block = copies->blocks[0];
+    cli_job_close(&copies->job);
+    free(copies->blocks);
 }
 
 static double run_next(struct copies *copies, const struct cli_machine *machine, size_t n_runs) {
     double begin = cli_now();
     for (size_t i = 0; i < n_runs; i++) {
-        cli_job_run(&copies->jobs[copies->next], machine);
+        copies->job.block = copies->blocks[copies->next];
+        cli_job_run(&copies->job, machine);
         copies->next = (copies->next + 1) % copies->n;
     }
     return cli_now() - begin;
@@ -72,7 +75,7 @@ static struct cli_bound bound_between(const struct cli_job *job, const struct sw
 static void attempt(struct cli_machine *machine, struct copies *copies, struct cli_figures *f) {
     struct swiglu_limits probes[N_PROBES];
     double seconds[CLI_REPETITIONS], shares[CLI_REPETITIONS], peaks[N_PROBES], reads[N_PROBES];
-    const struct cli_job *job = &copies->jobs[0];
+    const struct cli_job *job = &copies->job;
     size_t n_runs = runs_per_repetition(copies, machine);
     cli_machine_probe(machine, PROBE_SECONDS, &probes[0]);
     for (int i = 0; i < CLI_REPETITIONS; i++) {
@@ -118,7 +121,7 @@ void cli_cell_measure(struct cli_machine *machine, const struct cli_cell *cell, 
     float *x = cli_alloc(cell->m * cell->d, sizeof *x);
     cli_noise_fill(1, CLI_STREAM_X, 0, cell->m * cell->d, x);
     open_copies(&copies, machine, cell, x);
-    const struct cli_job *job = &copies.jobs[0];
+    const struct cli_job *job = &copies.job;
     *figures = (struct cli_figures){.compute = job->info.compute_up, .isa = job->info.isa,
                                     .kernel_up = job->info.kernel_up, .kernel_down = job->info.kernel_down};
     figures->cold = (double)job->info.packed_bytes * (double)copies.n > CLI_COLD_BYTES;

@@ -74,12 +74,19 @@ double cli_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-void cli_job_open(struct cli_job *job, const struct cli_machine *machine, const struct swiglu_desc *desc, int compute,
-                  size_t m, const float *x, const char *what) {
+struct swiglu_block *cli_block_create(const struct cli_machine *machine, const struct swiglu_desc *desc, int compute,
+                                      const char *what) {
     struct swiglu_error error = {.struct_size = sizeof error};
     struct swiglu_options options = {.struct_size = sizeof options, .compute = compute, .isa_mask = machine->isa_mask};
+    struct swiglu_block *block;
+    cli_require(swiglu_block_create(desc, &options, &block, &error), &error, what);
+    return block;
+}
+
+void cli_job_open(struct cli_job *job, const struct cli_machine *machine, const struct swiglu_desc *desc, int compute,
+                  size_t m, const float *x, const char *what) {
     *job = (struct cli_job){.m = m, .x = x, .info = {.struct_size = sizeof job->info}};
-    cli_require(swiglu_block_create(desc, &options, &job->block, &error), &error, what);
+    job->block = cli_block_create(machine, desc, compute, what);
     cli_require(swiglu_block_query(job->block, &job->info), NULL, what);
     cli_require(swiglu_forward_bytes(job->block, m, machine->n_threads, &job->work.bytes), NULL, what);
     job->work.data = cli_alloc(job->work.bytes, 1);

@@ -43,6 +43,8 @@ struct cli_job {
     struct swiglu_work work;
 };
 
+struct swiglu_block *cli_block_create(const struct cli_machine *machine, const struct swiglu_desc *desc, int compute,
+                                      const char *what);
 void cli_job_open(struct cli_job *job, const struct cli_machine *machine, const struct swiglu_desc *desc, int compute,
                   size_t m, const float *x, const char *what);
 void cli_job_run(const struct cli_job *job, const struct cli_machine *machine);

@@ -10,7 +10,8 @@ typedef enum swiglu_status forward_fn(const struct swiglu_block *, size_t, struc
 
 enum swiglu_status swiglu_forward(const struct swiglu_block *block, size_t m, struct swiglu_crows x,
                                   struct swiglu_rows y, struct swiglu_work work, const struct swiglu_runner *runner) {
-    forward_fn *real = (forward_fn *)dlsym(RTLD_NEXT, "swiglu_forward");
+    forward_fn *real;
+    *(void **)&real = dlsym(RTLD_NEXT, "swiglu_forward"); /* POSIX's way around ISO C's ban on the cast */
     enum swiglu_status status = real(block, m, x, y, work, runner);
     struct swiglu_block_info info = {.struct_size = sizeof info};
     if (status || swiglu_block_query(block, &info) || m < 2) return status;

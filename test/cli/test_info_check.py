@@ -72,21 +72,20 @@ def test_left_out_blocks_are_listed_with_the_reason(tmp_path):
 
 
 def test_kernel_grid():
-    lines = ok("check").splitlines()
-    passed, failed = (int(word.split()[0]) for word in lines[-1].split(","))
-    assert lines[-1] == f"{passed} passed, {failed} failed" and failed == 0 and passed > 500
     axes = {"activation", "layout", "weights", "x and y", "rows", "d_in", "d_ff", "d_out", "data", "threads", "row alone",
             "level"}
     data = [json.loads(line) for line in ok("check", "--json").splitlines()]
-    assert {o["axis"] for o in data[:-1]} == axes and data[-1] == {"passed": passed, "failed": 0}
+    passed = data[-1]["passed"]
+    assert {o["axis"] for o in data[:-1]} == axes and data[-1] == {"passed": passed, "failed": 0} and passed > 500
     by_axis = sum(o["passed"] for o in data[:-1] if o["axis"] != "level")
     by_level = sum(o["passed"] for o in data[:-1] if o["axis"] == "level")
     assert by_axis == by_level == passed
 
 
 def test_kernel_grid_of_one_level_has_the_reference_as_judge():
-    lines = ok("check", isa="generic").splitlines()
-    assert lines[-1].endswith(" 0 failed") and int(lines[-1].split()[0]) > 300
+    last = ok("check", isa="generic").splitlines()[-1]
+    passed = int(last.split()[0])
+    assert last == f"{passed} passed, 0 failed" and passed > 300
 
 
 def test_check_file(llama):
@@ -161,11 +160,11 @@ def test_cpu():
 def test_bench_cell():
     keys = {"shape", "tokens", "dtype", "compute", "threads", "isa", "time_ms", "share", "share_p10", "share_p90", "limit",
             "peak_gflops", "read_gbs"}
-    cells = objects("bench", "--shape", "64,96", "--tokens", "1,33", "--dtype", "bf16")
+    cells = objects("bench", "--shape", "256,512", "--tokens", "1,33", "--dtype", "bf16")
     assert [c["tokens"] for c in cells] == [1, 33] and [c["state"] for c in cells] == ["cold", "warm"]
     for cell in cells:
         assert keys <= cell.keys()
-        assert cell["shape"] == [64, 96] and cell["dtype"] == "bf16" and cell["compute"] == "bf16" and cell["threads"] == 1
+        assert cell["shape"] == [256, 512] and cell["dtype"] == "bf16" and cell["compute"] == "bf16" and cell["threads"] == 1
         assert cell["limit"] in ("flops", "bandwidth") and cell["time_ms"] > 0 and cell["peak_gflops"] > 0
         assert cell["repetitions"] >= 11 and cell["outcome"] in ("measured", "noisy", "void")
         assert (cell["share"] is None) == (cell["outcome"] != "measured")
@@ -174,6 +173,6 @@ def test_bench_cell():
 
 
 def test_bench_level_is_the_lower_of_both_limits():
-    for args, isa in ((["--isa", "generic"], None), (["--isa", "avx512"], "generic"), ([], "generic")):
+    for args, isa in ((["--isa", "generic"], None), (["--isa", "avx512"], "generic")):
         cell = objects("bench", "--shape", "16,16", "--tokens", "16", "--dtype", "f32", *args, isa=isa)[0]
         assert cell["isa"] == "generic"

@@ -2,6 +2,7 @@
 """`swiglu run`: bits, digests, inputs and outputs."""
 import os
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -240,6 +241,13 @@ def test_signal_leaves_no_temporary_file(tmp_path, number):
         if (tmp_path / "y.npy").exists():
             assert (tmp_path / "y.npy").stat().st_size == 128 + 4 * 4096 * 2048
             (tmp_path / "y.npy").unlink()
+
+
+@pytest.mark.skipif("SWIGLU_LIBRARY" not in os.environ, reason="a sanitizer reserves more than the limit")
+@pytest.mark.parametrize("args", [["--shape", "4096,4096"], ["--shape", "8,8", "--tokens", "99999999"]])
+def test_out_of_memory_is_exit_3(args):
+    fails("run", "--digest", *args, code=3, saying="memory",
+          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (100 << 20, 100 << 20)))
 
 
 def test_truncated_model_is_an_error(tmp_path, llama):
