@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # The aims are 120 columns, 600 lines a file and 60 a function; a little grace saves ugly breaks.
-LINE_COLUMNS, FILE_LINES, FUNCTION_LINES, ISA_LINES = 125, 620, 75, 40
+LINE_COLUMNS, FILE_LINES, FUNCTION_LINES, ISA_LINES = 130, 620, 75, 40
 
 # Folder of src/ -> folders whose headers it may include, besides its own and the public ones.
 FLOORS = {
