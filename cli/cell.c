@@ -61,47 +61,47 @@ static size_t runs_per_repetition(struct copies *copies, const struct cli_machin
     return by_time > copies->n || copies->n == 1 ? by_time : copies->n;
 }
 
-static double larger(double a, double b) { return a > b ? a : b; }
-
-/* A repetition is judged by the better of the probes before and after it: a weak probe must not flatter it. */
-static struct cli_bound bound_between(const struct cli_job *job, const struct swiglu_limits *a,
-                                      const struct swiglu_limits *b) {
-    struct swiglu_limits best = {.struct_size = sizeof best, .f32_flops = larger(a->f32_flops, b->f32_flops),
-                                 .bf16_flops = larger(a->bf16_flops, b->bf16_flops),
-                                 .read_bytes = larger(a->read_bytes, b->read_bytes)};
-    return cli_job_bound(job, &best);
+/* How much the probes themselves varied, of the limit that decides: (90 % - 10 %) / median. */
+static double probe_range(const struct cli_job *job, const struct swiglu_limits *probes, int by_flops) {
+    double rates[N_PROBES];
+    for (int i = 0; i < N_PROBES; i++)
+        rates[i] = by_flops ? cli_job_bound(job, &probes[i]).peak_flops : probes[i].read_bytes;
+    double spread = cli_quantile(rates, N_PROBES, 0.9) - cli_quantile(rates, N_PROBES, 0.1);
+    return spread / cli_quantile(rates, N_PROBES, 0.5);
 }
 
 static void attempt(struct cli_machine *machine, struct copies *copies, struct cli_figures *f) {
+    enum { N = CLI_REPETITIONS };
     struct swiglu_limits probes[N_PROBES];
-    double seconds[CLI_REPETITIONS], shares[CLI_REPETITIONS], peaks[N_PROBES], reads[N_PROBES];
+    double seconds[N], shares[N], peaks[N], reads[N];
     const struct cli_job *job = &copies->job;
     size_t n_runs = runs_per_repetition(copies, machine);
     cli_machine_probe(machine, PROBE_SECONDS, &probes[0]);
-    for (int i = 0; i < CLI_REPETITIONS; i++) {
+    for (int i = 0; i < N; i++) {
         if (!f->cold) run_next(copies, machine, 1); /* the probe has filled the caches with its own bytes */
         seconds[i] = run_next(copies, machine, n_runs) / (double)n_runs;
         cli_machine_probe(machine, PROBE_SECONDS, &probes[i + 1]);
-        struct cli_bound bound = bound_between(job, &probes[i], &probes[i + 1]);
+        struct swiglu_limits limits = cli_machine_limits(machine, &probes[i], &probes[i + 1]);
+        struct cli_bound bound = cli_job_bound(job, &limits);
         shares[i] = bound.seconds / seconds[i];
+        peaks[i] = bound.peak_flops;
+        reads[i] = limits.read_bytes;
         f->limit = bound.limit;
     }
-    for (int i = 0; i < N_PROBES; i++) {
-        peaks[i] = cli_job_bound(job, &probes[i]).peak_flops;
-        reads[i] = probes[i].read_bytes;
-    }
-    f->peak_flops = cli_quantile(peaks, N_PROBES, 0.5);
-    f->read_bytes = cli_quantile(reads, N_PROBES, 0.5);
-    double *decides = strcmp(f->limit, "flops") ? reads : peaks;
-    f->probe_range = (cli_quantile(decides, N_PROBES, 0.9) - cli_quantile(decides, N_PROBES, 0.1)) /
-                     cli_quantile(decides, N_PROBES, 0.5);
-    f->seconds = cli_quantile(seconds, CLI_REPETITIONS, 0.5);
-    f->seconds_p10 = cli_quantile(seconds, CLI_REPETITIONS, 0.1);
-    f->seconds_p90 = cli_quantile(seconds, CLI_REPETITIONS, 0.9);
-    f->share = cli_quantile(shares, CLI_REPETITIONS, 0.5);
-    f->share_p10 = cli_quantile(shares, CLI_REPETITIONS, 0.1);
-    f->share_p90 = cli_quantile(shares, CLI_REPETITIONS, 0.9);
+    f->peak_flops = cli_quantile(peaks, N, 0.5);
+    f->read_bytes = cli_quantile(reads, N, 0.5);
+    f->probe_range = probe_range(job, probes, !strcmp(f->limit, "flops"));
+    f->seconds = cli_quantile(seconds, N, 0.5);
+    f->seconds_p10 = cli_quantile(seconds, N, 0.1);
+    f->seconds_p90 = cli_quantile(seconds, N, 0.9);
+    f->share = cli_quantile(shares, N, 0.5);
+    f->share_p10 = cli_quantile(shares, N, 0.1);
+    f->share_p90 = cli_quantile(shares, N, 0.9);
     f->outcome = f->probe_range > NOISY_RANGE ? CLI_NOISY : f->share > VOID_SHARE ? CLI_VOID : CLI_MEASURED;
+}
+
+static void raise_to(double *floor, double rate) {
+    if (rate > *floor) *floor = rate;
 }
 
 /* No limit lies below a rate that was reached: later cells see it. Warm reading is the cache's rate, not memory's. */
@@ -109,11 +109,9 @@ static void raise_floor(struct cli_machine *machine, const struct cli_job *job, 
     struct cli_bound bound = cli_job_bound(job, &(struct swiglu_limits){sizeof(struct swiglu_limits), 1, 1, 1});
     struct swiglu_limits *floor = &machine->floor;
     double flops = bound.flops / f->seconds, bytes = bound.bytes / f->seconds;
-    if (job->info.compute_up == job->info.compute_down) {
-        double *peak = job->info.compute_up == SWIGLU_COMPUTE_BF16 ? &floor->bf16_flops : &floor->f32_flops;
-        *peak = larger(*peak, flops);
-    }
-    if (f->cold) floor->read_bytes = larger(floor->read_bytes, bytes);
+    if (job->info.compute_up == job->info.compute_down)
+        raise_to(job->info.compute_up == SWIGLU_COMPUTE_BF16 ? &floor->bf16_flops : &floor->f32_flops, flops);
+    if (f->cold) raise_to(&floor->read_bytes, bytes);
 }
 
 void cli_cell_measure(struct cli_machine *machine, const struct cli_cell *cell, struct cli_figures *figures) {

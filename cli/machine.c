@@ -48,10 +48,22 @@ void cli_machine_probe(struct cli_machine *machine, double seconds, struct swigl
     *limits = (struct swiglu_limits){.struct_size = sizeof *limits};
     cli_require(swiglu_measure(machine->isa_mask, seconds, machine->buffer, machine->buffer_bytes, &machine->runner,
                                limits), NULL, "measuring the machine");
+}
+
+static double largest(double a, double b, double c) {
+    double ab = a > b ? a : b;
+    return ab > c ? ab : c;
+}
+
+struct swiglu_limits cli_machine_limits(const struct cli_machine *machine, const struct swiglu_limits *before,
+                                        const struct swiglu_limits *after) {
     const struct swiglu_limits *floor = &machine->floor;
-    if (limits->f32_flops < floor->f32_flops) limits->f32_flops = floor->f32_flops;
-    if (limits->bf16_flops < floor->bf16_flops) limits->bf16_flops = floor->bf16_flops;
-    if (limits->read_bytes < floor->read_bytes) limits->read_bytes = floor->read_bytes;
+    return (struct swiglu_limits){
+        .struct_size = sizeof(struct swiglu_limits),
+        .f32_flops = largest(before->f32_flops, after->f32_flops, floor->f32_flops),
+        .bf16_flops = largest(before->bf16_flops, after->bf16_flops, floor->bf16_flops),
+        .read_bytes = largest(before->read_bytes, after->read_bytes, floor->read_bytes),
+    };
 }
 
 static void read_buffer(void *arg) {

@@ -26,9 +26,12 @@ struct cli_machine {
 
 void cli_machine_open(struct cli_machine *machine, unsigned n_threads, uint64_t isa_mask); /* n_threads 0: all usable */
 void cli_machine_close(struct cli_machine *machine);
-/* P and B; the first call makes the buffer of at most buffer_bytes. */
+void cli_machine_reserve(struct cli_machine *machine, size_t most_bytes); /* the buffer, once */
 void cli_machine_probe(struct cli_machine *machine, double seconds, struct swiglu_limits *limits);
-void cli_machine_reserve(struct cli_machine *machine, size_t most_bytes);
+/* The limits of what ran between two probes: the better of both, since a weak probe must not flatter, and no less than
+ * the floor. */
+struct swiglu_limits cli_machine_limits(const struct cli_machine *machine, const struct swiglu_limits *before,
+                                        const struct swiglu_limits *after);
 void cli_machine_evict(struct cli_machine *machine); /* reads the buffer on every thread: caches hold nothing else */
 
 double cli_now(void); /* seconds of a clock that never steps */

@@ -184,10 +184,7 @@ static void time_block(struct run *run, const struct cli_job *job, struct result
 
     struct swiglu_limits after;
     cli_machine_probe(&run->machine, 0.02, &after);
-    struct swiglu_limits limits = run->before;
-    if (after.f32_flops > limits.f32_flops) limits.f32_flops = after.f32_flops;
-    if (after.bf16_flops > limits.bf16_flops) limits.bf16_flops = after.bf16_flops;
-    if (after.read_bytes > limits.read_bytes) limits.read_bytes = after.read_bytes;
+    struct swiglu_limits limits = cli_machine_limits(&run->machine, &run->before, &after);
     run->before = after;
     struct cli_bound bound = cli_job_bound(job, &limits);
     result->share = bound.seconds / result->seconds;
