@@ -14,8 +14,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "swiglu/model.h"
-
 #if ADDRESS_SANITIZED || THREAD_SANITIZED
 int main(void) {
     puts("a sanitizer has its own allocator: skipped");
@@ -151,7 +149,7 @@ static void forward_allocates_nothing(void **state) {
     swiglu_pool_destroy(pool);
 }
 
-/* ---- every allocation fails in turn (row 2.1) ---- */
+/* ---- every allocation fails in turn (row 2.1); for files see test/io ---- */
 
 /* Calls attempt until nothing fails any more; each failure must be E_MEMORY and leave nothing behind. */
 static void survive_each_failure(enum swiglu_status (*attempt)(void *), void *arg) {
@@ -245,71 +243,12 @@ static void pool_survives(void **state) {
     free_block(&b);
 }
 
-/* ---- a model file ---- */
-
-struct bytes { unsigned char data[8192]; size_t n; };
-
-static void put(struct bytes *b, uint64_t value, size_t n_bytes) {
-    memcpy(b->data + b->n, &value, n_bytes); /* little-endian, as the machine */
-    b->n += n_bytes;
-}
-
-static void put_string(struct bytes *b, const char *text) {
-    put(b, strlen(text), 8);
-    memcpy(b->data + b->n, text, strlen(text));
-    b->n += strlen(text);
-}
-
-static void put_tensor(struct bytes *b, const char *name, uint64_t cols, uint64_t rows, uint64_t offset) {
-    put_string(b, name);
-    put(b, 2, 4), put(b, cols, 8), put(b, rows, 8), put(b, SWIGLU_F32, 4), put(b, offset, 8);
-}
-
-/* A GGUF file of one llama block, 8 -> 16 -> 8. */
-static void write_model(char *path) {
-    static struct bytes b;
-    const int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    b.n = 0;
-    put(&b, 0x46554747, 4), put(&b, 3, 4), put(&b, 3, 8), put(&b, 2, 8);
-    put_string(&b, "general.architecture"), put(&b, 8, 4), put_string(&b, "llama");
-    put_string(&b, "llama.block_count"), put(&b, 4, 4), put(&b, 1, 4);
-    put_tensor(&b, "blk.0.ffn_gate.weight", 8, 16, 0);
-    put_tensor(&b, "blk.0.ffn_up.weight", 8, 16, 512);
-    put_tensor(&b, "blk.0.ffn_down.weight", 16, 8, 1024);
-    while (b.n % 32) put(&b, 0, 1);
-    memset(b.data + b.n, 0, 1536);
-    b.n += 1536;
-    assert_int_equal(write(fd, b.data, b.n), (long)b.n);
-    close(fd);
-}
-
-static enum swiglu_status open_model(void *arg) {
-    struct swiglu_error error = {.struct_size = sizeof error};
-    struct swiglu_model *model = (void *)1;
-    const enum swiglu_status status = swiglu_model_open(arg, NULL, &model, &error);
-    if (status == SWIGLU_OK) swiglu_model_close(model);
-    else if (model || error.status != status || !error.text[0]) return SWIGLU_E_ARGUMENT;
-    return status;
-}
-
-static void model_open_survives(void **state) {
-    (void)state;
-    char path[] = "/tmp/swiglu_test_alloc_XXXXXX";
-    write_model(path);
-    const int ok = open_model(path) == SWIGLU_OK;
-    if (ok) survive_each_failure(open_model, path);
-    unlink(path);
-    assert_true(ok);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_allocates_nothing),
         cmocka_unit_test(block_create_survives),
         cmocka_unit_test(reference_survives),
         cmocka_unit_test(pool_survives),
-        cmocka_unit_test(model_open_survives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
