@@ -259,7 +259,7 @@ static enum swiglu_status decode_matrix(const struct swiglu_matrix *m, float **o
     if (!w || !line || !scratch)
         status = swiglu_fail(error, SWIGLU_E_MEMORY, SWIGLU_NO_OFFSET, 0, "reference: no memory for %zu x %zu weights",
                              rows, cols);
-    for (size_t i = 0; i < rows && !status; i++) {
+    for (size_t i = 0; i < rows && cols && !status; i++) { /* without values there may be no data either */
         status = swiglu_matrix_row(m, i, m->in_out ? line : w + i * cols, scratch, error);
         if (m->in_out)
             for (size_t j = 0; j < cols && !status; j++) w[j * rows + i] = line[j];
@@ -331,6 +331,10 @@ static enum swiglu_status run(const struct swiglu_desc *desc, const struct weigh
     TRY(evaluate(e, x, out->hidden, error));
     if (!out->plain) return SWIGLU_OK;
     /* f32 compute takes every value as it is */
+    if (e.compute_up == SWIGLU_COMPUTE_F32 && e.compute_down == SWIGLU_COMPUTE_F32) {
+        memcpy(out->plain, out->y, m * desc->d_out * sizeof *out->plain);
+        return SWIGLU_OK;
+    }
     e.compute_up = e.compute_down = SWIGLU_COMPUTE_F32;
     e.y = out->plain;
     e.bound[WORST] = e.bound[TYPICAL] = NULL;

@@ -143,9 +143,16 @@ static void c059_widths_of_zero_give_the_bias(void **state) {
             float *bias = b.memory[5];
             bias[0] = -0.0f; /* an empty sum is +0, and +0 + -0 is +0 */
             if (d_ff) memset(b.memory[2], 0, 15 * sizeof(float));
+            b.desc.gate.data = b.desc.up.data = NULL; /* nothing to read */
+            if (!d_ff) b.desc.down.data = NULL;
             for (int i = 0; i < 6; i++) y[i] = -7;
             forward(&b.desc, SWIGLU_COMPUTE_F32, 0, 2, x, y);
             for (int i = 0; i < 6; i++) assert_true(same_float(y[i], i % 3 ? bias[i % 3] : 0.0f));
+            double ref[6];
+            const struct swiglu_reference out = {.struct_size = sizeof out, .y = ref};
+            assert_int_equal(swiglu_reference_run(&b.desc, 2, (struct swiglu_crows){x, SWIGLU_F32, 0}, &out, NULL),
+                             SWIGLU_OK);
+            for (int i = 0; i < 6; i++) assert_true(ref[i] == (double)y[i]);
             free_block(&b);
         }
     struct block_data b = new_block(4, 4, 0, SWIGLU_SEPARATE, "silu", SWIGLU_F32, 0, 0, 60);
