@@ -39,6 +39,7 @@ struct run {
 /* What is known of one block after it ran. */
 struct result {
     size_t layer;
+    const char *activation;
     const struct swiglu_desc *desc;
     const struct cli_job *job;
     double seconds, share, peak_flops, read_bytes;
@@ -92,18 +93,20 @@ static void parse_options(struct run *run, const struct cli_verb *verb, int argc
 
 /* ---- blocks and their input -------------------------------------------------------------------------------------- */
 
-static void describe_block(struct run *run, size_t i, struct swiglu_desc *desc, size_t *layer) {
+static void describe_block(struct run *run, size_t i, struct swiglu_desc *desc, struct result *result) {
     struct swiglu_error error = {.struct_size = sizeof error};
     if (run->path) {
-        *layer = cli_checkpoint_block(&run->layers, i).layer;
+        struct swiglu_model_block_info block = cli_checkpoint_block(&run->layers, i);
+        result->layer = block.layer;
+        result->activation = block.activation;
         swiglu_desc_init(desc);
         cli_require(swiglu_model_desc(run->layers.model, run->layers.index[i], desc, &error), &error, run->path);
         return;
     }
     struct swiglu_act act;
-    cli_parse_activation(run->activation ? run->activation : "silu", &act);
+    result->activation = run->activation ? run->activation : "silu";
+    cli_parse_activation(result->activation, &act);
     cli_noise_block_init(&run->own, run->seed, run->d, run->f, run->dtype, &act, desc);
-    *layer = 0;
 }
 
 static void open_input(struct run *run) {
@@ -169,7 +172,7 @@ static uint64_t digest_rows(const float *y, size_t n) {
 
 /* Few rows are timed with cold caches, as in decoding, where each token meets every layer's weights anew. */
 static void time_block(struct run *run, const struct cli_job *job, struct result *result) {
-    enum { MAX_RUNS = 11 };
+    enum { MIN_RUNS = 5, MAX_RUNS = 11 };
     double seconds[MAX_RUNS], total = 0;
     int few = job->m <= 8, n = 0;
     cli_job_run(job, &run->machine);
@@ -178,7 +181,7 @@ static void time_block(struct run *run, const struct cli_job *job, struct result
         double begin = cli_now();
         cli_job_run(job, &run->machine);
         total += seconds[n++] = cli_now() - begin;
-    } while (n < 5 || (n < MAX_RUNS && total < 0.06));
+    } while (n < MIN_RUNS ? total < 1 : n < MAX_RUNS && total < 0.06);
     result->seconds = cli_quantile(seconds, (size_t)n, 0.5);
     result->state = few || (double)job->info.packed_bytes > CLI_COLD_BYTES ? "cold" : "warm";
 
@@ -248,7 +251,8 @@ static void print_heading(const struct run *run) {
                info->format, info->format_version, *info->architecture ? info->architecture : "unnamed", run->n_blocks,
                info->n_blocks);
     else
-        printf("a block of noise, seed %llu\n", (unsigned long long)run->seed);
+        printf("a block of noise, activation %s, seed %llu\n", run->activation ? run->activation : "silu",
+               (unsigned long long)run->seed);
     printf("%zu row%s of x from %s, %u thread%s, compute %s\n\n", run->m, run->m == 1 ? "" : "s",
            run->input_path ? run->input_path : run->path ? "noise times the layer's norm weight" : "noise",
            run->machine.n_threads, run->machine.n_threads == 1 ? "" : "s", cli_compute_name(run->compute));
@@ -277,6 +281,7 @@ static void print_object(const struct run *run, const struct result *r) {
     cli_json_open();
     if (run->path) cli_json_string("file", run->path);
     cli_json_count("layer", r->layer);
+    cli_json_string("activation", r->activation);
     cli_json_list("shape");
     cli_json_count(NULL, info->d_in);
     cli_json_count(NULL, info->d_ff);
@@ -334,7 +339,7 @@ static void run_block(struct run *run, size_t i, size_t *n_rows, int *expanded) 
     struct cli_job job;
     struct result result = {.desc = &desc, .job = &job};
     char what[64];
-    describe_block(run, i, &desc, &result.layer);
+    describe_block(run, i, &desc, &result);
     snprintf(what, sizeof what, "layer %zu", result.layer);
     cli_progress("layer %zu (%zu of %zu)", result.layer, i + 1, run->n_blocks);
     float *x = make_input(run, i, desc.d_in);
