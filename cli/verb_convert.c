@@ -29,6 +29,7 @@ static void install_handlers(void) {
         sigemptyset(&action.sa_mask);
         if (sigaction(deadly[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL) sigaction(deadly[i], &action, NULL);
     }
+    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files becomes a failed write */
 }
 
 static void die_of_signal(void) {
@@ -110,6 +111,7 @@ static int act_convert(const struct cli_verb *verb, int argc, char **argv) {
     enum swiglu_status status = swiglu_model_convert(layers.model, out, &convert, &error);
     if (status && caught) die_of_signal();
     cli_require(status, &error, out);
+    cli_progress(NULL);
     print_result(&layers, out, type, convert.dtype, &progress, json);
     cli_checkpoint_close(&layers);
     return CLI_OK;
