@@ -18,11 +18,12 @@
 #define LN2_LO (-2.12194440e-4f) /* ln 2 - LN2_HI */
 #define LOG2_E 1.44269504088896341f
 
-/* top / (1 + exp(-(hi + lo))), and `low` where hi < -88.3 (there |result| < 2^-100 for every caller).
+/* 1 / d = 1 / (1 + exp(-(hi + lo))) and exp(-(hi + lo)) = s + s t, s a power of two. hi < -88.3 is left to the callers.
  * With s = 2^n exact and t = exp(r) - 1 the denominator is (1 + s) + t s, 1 + s as an exact sum of two floats: it is
  * rounded once, where 1 + exp rounds twice. That is 1.73 instead of 2.19 ULP (silu). */
-SW_ALWAYS_INLINE V act_logistic(V top, V hi, V lo, V low) {
-    /* NaN becomes 88.3 here and comes back through top: a conversion to int never sees it */
+typedef struct { V s, t, d; } act_core;
+SW_ALWAYS_INLINE act_core act_logistic_core(V hi, V lo) {
+    /* NaN becomes 88.3 here, so that a conversion to int never sees it: callers bring it back through a numerator */
     const V x = v_max(v_min(v_sub(v_set1(-0.0f), hi), v_set1(88.3f)), v_set1(-87.0f));
     const V n = v_rint(v_mul(x, v_set1(LOG2_E)));
     const V r = v_sub(v_fnma(n, v_set1(LN2_HI), x), v_fma(n, v_set1(LN2_LO), lo));
@@ -34,8 +35,12 @@ SW_ALWAYS_INLINE V act_logistic(V top, V hi, V lo, V low) {
     const V t = v_fma(v_mul(r, r), p, r);
     const V s = v_from_bits(vi_shl(vi_add(v_to_int(n), vi_set1(127)), 23));
     const V one = v_set1(1.0f), big = v_max(s, one), small = v_min(s, one), sum = v_add(big, small);
-    const V d = v_add(sum, v_fma(t, s, v_sub(small, v_sub(sum, big))));
-    return v_div(v_select(v_lt(hi, v_set1(-88.3f)), low, top), d);
+    return (act_core){s, t, v_add(sum, v_fma(t, s, v_sub(small, v_sub(sum, big))))};
+}
+
+/* top / (1 + exp(-(hi + lo))), and `low` where hi < -88.3 (there |result| < 2^-100 for every caller) */
+SW_ALWAYS_INLINE V act_logistic(V top, V hi, V lo, V low) {
+    return v_div(v_select(v_lt(hi, v_set1(-88.3f)), low, top), act_logistic_core(hi, lo).d);
 }
 
 SW_ALWAYS_INLINE V act_identity(V a, const struct swiglu_act *p) { return (void)p, a; }
@@ -57,26 +62,39 @@ SW_ALWAYS_INLINE V act_abs(V a) { return v_from_bits(vi_and(v_bits(a), vi_set1(0
 SW_ALWAYS_INLINE V act_neg(V a) { return v_sub(v_set1(-0.0f), a); }
 SW_ALWAYS_INLINE V act_signed_zero(V a) { return v_from_bits(vi_and(v_bits(a), vi_set1((int)0x80000000))); }
 
-/* alpha a as hi + lo. Where hi is large lo cannot matter, and could be infinite. */
-SW_ALWAYS_INLINE V act_silu(V a, const struct swiglu_act *p) {
+/* An argument of the logistic core as a sum of two floats. */
+typedef struct { V hi, lo; } act_two;
+
+/* alpha a. Where hi is large lo cannot matter, and could be infinite. */
+SW_ALWAYS_INLINE act_two act_scaled(V a, const struct swiglu_act *p) {
     const V alpha = v_set1(p->alpha), hi = v_mul(alpha, a), lo = v_fma(alpha, a, act_neg(hi));
-    return act_logistic(a, hi, v_select(v_lt(act_abs(hi), v_set1(128.0f)), lo, v_set1(0.0f)), act_signed_zero(a));
+    return (act_two){hi, v_select(v_lt(act_abs(hi), v_set1(128.0f)), lo, v_set1(0.0f))};
+}
+
+SW_ALWAYS_INLINE V act_silu(V a, const struct swiglu_act *p) {
+    const act_two x = act_scaled(a, p);
+    return act_logistic(a, x.hi, x.lo, act_signed_zero(a));
 }
 
 /* a / (1 + exp(-v)), v = 2 sqrt(2/pi) (a + 0.044715 a^3) = a (k0 + k1 a^2), with v as a sum of two floats: a plain f32
  * argument would cost up to 105 ULP in the tail. Beyond +-16 the result is a or below 2^-100. */
-SW_ALWAYS_INLINE V act_gelu_tanh(V a, const struct swiglu_act *p) {
+SW_ALWAYS_INLINE V act_within_16(V a) { return v_max(v_min(a, v_set1(16.0f)), v_set1(-16.0f)); }
+SW_ALWAYS_INLINE act_two act_cubic(V x) {
     const V k0_hi = v_set1(0x1.988454p+0f), k0_lo = v_set1(-0x1.857936p-25f); /* 2 sqrt(2/pi) */
     const V k1_hi = v_set1(0x1.2444f2p-4f), k1_lo = v_set1(0x1.49b16ap-29f);  /* 0.044715 k0 */
-    (void)p;
-    const V x = v_max(v_min(a, v_set1(16.0f)), v_set1(-16.0f));
     const V q = v_mul(x, x), q_lo = v_fma(x, x, act_neg(q));
     const V c = v_mul(k1_hi, q), c_lo = v_fma(k1_hi, q, act_neg(c));
     const V s = v_add(k0_hi, c), b = v_sub(s, k0_hi);
     const V e = v_add(v_sub(k0_hi, v_sub(s, b)), v_sub(c, b)); /* exact: s + e = k0_hi + c */
     const V s_lo = v_add(v_add(e, k0_lo), v_add(c_lo, v_fma(k1_hi, q_lo, v_mul(k1_lo, q))));
-    const V hi = v_mul(x, s), lo = v_fma(x, s_lo, v_fma(x, s, act_neg(hi)));
-    return act_logistic(a, hi, lo, act_signed_zero(a));
+    const V hi = v_mul(x, s);
+    return (act_two){hi, v_fma(x, s_lo, v_fma(x, s, act_neg(hi)))};
+}
+
+SW_ALWAYS_INLINE V act_gelu_tanh(V a, const struct swiglu_act *p) {
+    const act_two v = act_cubic(act_within_16(a));
+    (void)p;
+    return act_logistic(a, v.hi, v.lo, act_signed_zero(a));
 }
 
 /* exp(x) - 1 as (s - 1) + s t, and s (1 + t) = exp(x), in double for |x| <= 700: Taylor to degree 9 on |r| <= ln(2)/2,
@@ -103,20 +121,26 @@ SW_ALWAYS_INLINE VD act_expm1_double(VD x) {
 
 /* a Phi(a), from the lower tail q = Phi(-|a|) = exp(-a^2/2) R(|a|): 1 + erf cancels below -5, this does not.
  * R(t) = erfcx(t / sqrt 2) / 2 as a polynomial in z = 1 / (1 + t/4) on 0..14, minimax, relative error below 2^-32. */
-SW_ALWAYS_INLINE V act_gelu_erf(V a, const struct swiglu_act *p) {
+typedef struct { VD t, tail, e; } act_normal; /* |a| <= 14, Phi(-|a|), exp(-a^2/2) */
+SW_ALWAYS_INLINE act_normal act_normal_tail(V a) {
     static const double c[12] = {-0x1.0955171a7310fp-6, 0x1.da0c2b284bacep-4, -0x1.52cb24a247a0cp-2, 0x1.e45e410c87261p-2,
                                  -0x1.97e2d65509ea6p-2, 0x1.3793575eaf34ep-2, -0x1.99934d525c0d7p-5, 0x1.da32eafe3d490p-4,
                                  0x1.60f32a8bf3b6fp-4,  0x1.9cade0ab63cacp-4, 0x1.982d252966f2fp-4, 0x1.9810631cc42a3p-19};
-    (void)p;
     const VD t = vd_from(v_min(v_set1(14.0f), act_abs(a)));
     const VD z = vd_div(vd_set1(1.0), vd_fma(t, vd_set1(0.25), vd_set1(1.0)));
     VD r = vd_set1(c[0]);
     SW_UNROLL for (int i = 1; i < 12; i++) r = vd_fma(r, z, vd_set1(c[i]));
-    const act_exp e = act_exp_double(vd_mul(vd_mul(t, t), vd_set1(-0.5)));
-    const VD tail = vd_mul(vd_mul(t, r), vd_fma(e.s, e.t, e.s)); /* |a| Phi(-|a|) */
-    const V below = act_neg(vd_to(tail)), above = vd_to(vd_sub(vd_from(a), tail));
-    const V near = v_select(v_lt(a, v_set1(0.0f)), below, above);
-    return v_select(v_lt(a, v_set1(-14.0f)), v_set1(-0.0f), near);
+    const act_exp x = act_exp_double(vd_mul(vd_mul(t, t), vd_set1(-0.5)));
+    const VD e = vd_fma(x.s, x.t, x.s);
+    return (act_normal){t, vd_mul(r, e), e};
+}
+
+SW_ALWAYS_INLINE V act_gelu_erf(V a, const struct swiglu_act *p) {
+    const act_normal n = act_normal_tail(a);
+    const VD part = vd_mul(n.t, n.tail); /* |a| Phi(-|a|) */
+    const V below = act_neg(vd_to(part)), above = vd_to(vd_sub(vd_from(a), part));
+    (void)p;
+    return v_select(v_lt(a, v_set1(-14.0f)), v_set1(-0.0f), v_select(v_lt(a, v_set1(0.0f)), below, above));
 }
 
 /* param: p, n, b, e. Written as n expm1(min(a, e)) + (b - n) a, which has the right limit at -Inf. */
@@ -129,20 +153,27 @@ SW_ALWAYS_INLINE V act_xielu(V a, const struct swiglu_act *p) {
 }
 
 /* b tanh(a / b) = b m / (m + 2), m = expm1(2 a / b); beyond |a / b| = 20 that is +-b to the last bit */
-SW_ALWAYS_INLINE VD act_cap_double(V a, float b) {
+SW_ALWAYS_INLINE VD act_cap_expm1(V a, float b) { /* m */
     const V edge = v_set1(20.0f * b);
     const VD y = vd_div(vd_from(v_max(act_neg(edge), v_min(edge, a))), vd_set1((double)b));
-    const VD m = act_expm1_double(vd_add(y, y));
+    return act_expm1_double(vd_add(y, y));
+}
+SW_ALWAYS_INLINE VD act_cap_double(V a, float b) {
+    const VD m = act_cap_expm1(a, b);
     return vd_div(vd_mul(vd_set1((double)b), m), vd_add(m, vd_set1(2.0)));
 }
 
 /* param: b1, b2. The gate side; act_situ_up is what becomes of up. */
-SW_ALWAYS_INLINE V act_situ(V a, const struct swiglu_act *p) {
+SW_ALWAYS_INLINE VD act_exp_of_minus(V a) { /* exp(-a), |a| up to 110: beyond that the logistic is 1 or rounds to 0 */
     const act_exp e = act_exp_double(vd_from(v_max(v_set1(-110.0f), v_min(v_set1(110.0f), act_neg(a)))));
-    const VD d = vd_add(vd_set1(1.0), vd_fma(e.s, e.t, e.s));
-    return vd_to(vd_div(act_cap_double(a, p->param[0]), d));
+    return vd_fma(e.s, e.t, e.s);
+}
+SW_ALWAYS_INLINE V act_situ(V a, const struct swiglu_act *p) {
+    return vd_to(vd_div(act_cap_double(a, p->param[0]), vd_add(vd_set1(1.0), act_exp_of_minus(a))));
 }
 SW_ALWAYS_INLINE V act_situ_up(V u, const struct swiglu_act *p) { return vd_to(act_cap_double(u, p->param[1])); }
+
+#include "kern/act_grad.tmpl.h"
 
 #undef EXP_C0
 #undef EXP_C1

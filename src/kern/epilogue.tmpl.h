@@ -4,7 +4,7 @@
  * (bias, canonical NaN, rounded to y). They run once per output where the k loop runs k times, so they read the totals
  * back from the tile's scratch, and the activation is a switch made from act.def outside the loops.
  *
- * Parameters: HIDDEN_NAME, STORE_NAME, ACT_NAME (the functions); the primitives of a vec_*.h; act.tmpl.h before.
+ * Parameters: HIDDEN_NAME, STORE_NAME (the functions); the primitives of a vec_*.h; act.tmpl.h before.
  */
 
 SW_ALWAYS_INLINE V epi_canonical(V a) { return v_select(v_is_nan(a), v_from_bits(vi_set1(0x7FC00000)), a); }
@@ -99,6 +99,7 @@ SW_KERNEL void STORE_NAME(const struct swiglu_store_args *t) {
             const size_t n = t->valid - (size_t)j * VL;
             V a = v_load(c + j * VL);
             if (t->bias) a = v_add(a, v_load(t->bias + j * VL));
+            if (t->add) a = v_add(v_load_first(y + (size_t)j * VL * 4, n), a);
             a = epi_canonical(a);
             if (t->dtype == SWIGLU_F32)
                 v_store_first(y + (size_t)j * VL * 4, a, n);
@@ -108,22 +109,5 @@ SW_KERNEL void STORE_NAME(const struct swiglu_store_args *t) {
     }
 }
 
-SW_KERNEL void ACT_NAME(const struct swiglu_act *act, size_t n, const float *x, float *y) {
-    for (size_t i = 0; i < n; i += VL) {
-        float t[VL] = {0};
-        V a;
-        memcpy(t, x + i, sizeof(float) * (n - i < VL ? n - i : VL));
-        a = v_load(t);
-        switch (act->kind) {
-#define ACT(KIND, name) \
-    case SWIGLU_ACT_##KIND: a = act_##name(a, act); break;
-#include "kern/act.def"
-#undef ACT
-        }
-        v_store_first(y + i, epi_canonical(a), n - i);
-    }
-}
-
 #undef HIDDEN_NAME
 #undef STORE_NAME
-#undef ACT_NAME

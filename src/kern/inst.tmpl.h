@@ -17,11 +17,25 @@
 
 #define HIDDEN_NAME KERN_FN(hidden)
 #define STORE_NAME KERN_FN(store)
-#define ACT_NAME KERN_FN(act)
 #include "kern/epilogue.tmpl.h"
+
+#define EVAL_NAME KERN_FN(act)
+#define EVAL_FN(name) act_##name
+#include "kern/eval.tmpl.h"
+#define EVAL_NAME KERN_FN(act_grad)
+#define EVAL_FN(name) act_grad_##name
+#include "kern/eval.tmpl.h"
 
 #define STAGE_NAME KERN_FN(stage)
 #include "kern/rows.tmpl.h"
+
+#define GRAD_NAME KERN_FN(grad)
+#include "kern/grad.tmpl.h"
+
+#define PACK_ROWS_NAME KERN_FN(pack_rows)
+#define PACK_COLS_NAME KERN_FN(pack_cols)
+#define TURN_NAME KERN_FN(turn)
+#include "kern/pack.tmpl.h"
 
 #define PEAK_ACCS 12
 #define PEAK_NAME KERN_FN(peak)
@@ -87,6 +101,11 @@ const struct swiglu_kern KERN_EXPAND(swiglu_, kern, table, LEVEL) = {
     .hidden = KERN_FN(hidden),
     .store = KERN_FN(store),
     .act = KERN_FN(act),
+    .act_grad = KERN_FN(act_grad),
+    .grad = KERN_FN(grad),
+    .pack_rows = KERN_FN(pack_rows),
+    .pack_cols = KERN_FN(pack_cols),
+    .turn = KERN_FN(turn),
     .peak_f32 = KERN_FN(peak),
     .peak_ops_f32 = PEAK_ACCS * VL * 2,
     .read_sum = {KERN_FN(read_2), KERN_FN(read_4), KERN_FN(read_8)},

@@ -97,6 +97,42 @@ struct swiglu_store_args {
     void *y;      /* row 0, at the tile's first column */
     int dtype;
     size_t ld_bytes;
+    int add;      /* f32 only: y + totals */
+};
+
+/* From the totals of dh to h, dg and du (training). Each goes to a panel whose k are the rows, and dg and du also to staged
+ * rows, as the product for dx reads them. */
+struct swiglu_grad_args {
+    const float *c;         /* dh, [mr][vectors][vl] */
+    const float *gate, *up; /* row 0 at the tile's first hidden unit, before clamps; ungated: gate holds the only product */
+    size_t ld_elems;        /* of both */
+    const struct swiglu_act *act;
+    unsigned mr, rows, vectors; /* rows with data; the others become +0 */
+    int gated;
+    size_t valid;           /* hidden units from the tile's first on */
+    int wt_h, wt_d;         /* SWIGLU_WT_F32 or _BF16_DOT: form of the panels of h, and of dg and du */
+    char *h, *dg, *du;      /* panels at row 0's step; row 0 is even */
+    size_t panel_h_bytes, panel_d_bytes; /* to the next panel */
+    int x;                  /* form of the staged rows */
+    char *row_dg, *row_du;  /* row 0 at the tile's first hidden unit; rows are SWIGLU_RECORD_BYTES apart */
+};
+
+/* Weights or activations as they lie in memory, into at most two vectors of lanes of one panel. */
+struct swiglu_pack_args {
+    const void *src; /* pack_rows: row k holds the lanes of depth k. pack_cols: row l holds all k of lane l */
+    int dtype;       /* f32, f16, bf16 */
+    size_t ld_bytes;
+    size_t n_k, n_lanes;
+    int wt;          /* SWIGLU_WT_F32 or _BF16_DOT (staging rounding; an odd depth pairs with +0) */
+    char *dst;       /* the panel at the first k (even for pairs) and the first lane's vector */
+};
+
+/* A vector of lanes of a panel whose k are tokens becomes staged rows of one record each: lane l -> rows[l]. */
+struct swiglu_turn_args {
+    const char *src; /* panel, at its first step and the vector's first lane */
+    size_t n_steps, n_lanes;
+    int x;
+    char *rows[16];
 };
 
 enum { SWIGLU_N_PREFILL = 2, SWIGLU_N_DECODE = 4, SWIGLU_N_READERS = 3 };
@@ -112,6 +148,11 @@ struct swiglu_kern {
     void (*hidden)(const struct swiglu_hidden_args *args);
     void (*store)(const struct swiglu_store_args *args);
     void (*act)(const struct swiglu_act *act, size_t n, const float *x, float *y);
+    void (*act_grad)(const struct swiglu_act *act, size_t n, const float *x, float *y);
+    void (*grad)(const struct swiglu_grad_args *args);
+    void (*pack_rows)(const struct swiglu_pack_args *args);
+    void (*pack_cols)(const struct swiglu_pack_args *args);
+    void (*turn)(const struct swiglu_turn_args *args);
     /* rounds of peak_ops multiply-adds on registers, for measuring P; bf16 with the level's bf16 dot */
     float (*peak_f32)(size_t rounds), (*peak_bf16)(size_t rounds);
     unsigned peak_ops_f32, peak_ops_bf16; /* operations a round */

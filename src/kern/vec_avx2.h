@@ -33,6 +33,7 @@ SW_ALWAYS_INLINE V v_from_bits(VI a) { return _mm256_castsi256_ps(a); }
 SW_ALWAYS_INLINE VI vi_set1(int a) { return _mm256_set1_epi32(a); }
 SW_ALWAYS_INLINE VI vi_add(VI a, VI b) { return _mm256_add_epi32(a, b); }
 SW_ALWAYS_INLINE VI vi_and(VI a, VI b) { return _mm256_and_si256(a, b); }
+SW_ALWAYS_INLINE VI vi_or(VI a, VI b) { return _mm256_or_si256(a, b); }
 SW_ALWAYS_INLINE VI vi_shl(VI a, int n) { return _mm256_slli_epi32(a, n); }
 SW_ALWAYS_INLINE VI vi_shr(VI a, int n) { return _mm256_srli_epi32(a, n); }
 SW_ALWAYS_INLINE VM v_lt(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
@@ -45,6 +46,26 @@ SW_ALWAYS_INLINE VI v_first(size_t n) {
 }
 SW_ALWAYS_INLINE V v_keep_first(V a, size_t n) { return v_from_bits(vi_and(v_bits(a), v_first(n))); }
 SW_ALWAYS_INLINE void v_store_first(void *p, V a, size_t n) { _mm256_maskstore_ps(p, v_first(n), a); }
+
+SW_ALWAYS_INLINE V v_load_first(const void *p, size_t n) { return _mm256_maskload_ps(p, v_first(n)); }
+
+SW_ALWAYS_INLINE void v_transpose(V r[8]) {
+    __m256 t[8];
+    SW_UNROLL for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    SW_UNROLL for (int i = 0; i < 8; i += 4)
+        SW_UNROLL for (int j = 0; j < 2; j++) {
+            r[i + 2 * j] = _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0x44);
+            r[i + 2 * j + 1] = _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0xEE);
+        }
+    SW_UNROLL for (int j = 0; j < 4; j++) {
+        t[j] = _mm256_permute2f128_ps(r[j], r[j + 4], 0x20);
+        t[j + 4] = _mm256_permute2f128_ps(r[j], r[j + 4], 0x31);
+    }
+    SW_UNROLL for (int j = 0; j < 8; j++) r[j] = t[j];
+}
 
 SW_ALWAYS_INLINE V v_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
 SW_ALWAYS_INLINE V v_load_bf16(const void *p) {

@@ -33,6 +33,7 @@ SW_ALWAYS_INLINE V v_from_bits(VI a) { return _mm512_castsi512_ps(a); }
 SW_ALWAYS_INLINE VI vi_set1(int a) { return _mm512_set1_epi32(a); }
 SW_ALWAYS_INLINE VI vi_add(VI a, VI b) { return _mm512_add_epi32(a, b); }
 SW_ALWAYS_INLINE VI vi_and(VI a, VI b) { return _mm512_and_si512(a, b); }
+SW_ALWAYS_INLINE VI vi_or(VI a, VI b) { return _mm512_or_si512(a, b); }
 SW_ALWAYS_INLINE VI vi_shl(VI a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
 SW_ALWAYS_INLINE VI vi_shr(VI a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
 SW_ALWAYS_INLINE VM v_lt(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
@@ -44,6 +45,32 @@ SW_ALWAYS_INLINE V v_select(VM m, V a, V b) { return _mm512_mask_mov_ps(b, m, a)
 SW_ALWAYS_INLINE VM v_first(size_t n) { return n >= 16 ? 0xFFFF : (VM)((1u << n) - 1); }
 SW_ALWAYS_INLINE V v_keep_first(V a, size_t n) { return _mm512_maskz_mov_ps(v_first(n), a); }
 SW_ALWAYS_INLINE void v_store_first(void *p, V a, size_t n) { _mm512_mask_storeu_ps(p, v_first(n), a); }
+
+SW_ALWAYS_INLINE V v_load_first(const void *p, size_t n) { return _mm512_maskz_loadu_ps(v_first(n), p); }
+
+/* r[i] lane j <-> r[j] lane i */
+SW_ALWAYS_INLINE void v_transpose(V r[16]) {
+    __m512 t[16];
+    SW_UNROLL for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    SW_UNROLL for (int i = 0; i < 16; i += 4)
+        SW_UNROLL for (int j = 0; j < 2; j++) {
+            const __m512d a = _mm512_castps_pd(t[i + j]), b = _mm512_castps_pd(t[i + j + 2]);
+            r[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            r[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        }
+    SW_UNROLL for (int i = 0; i < 16; i += 8)
+        SW_UNROLL for (int j = 0; j < 4; j++) {
+            t[i + j] = _mm512_shuffle_f32x4(r[i + j], r[i + j + 4], 0x88);
+            t[i + j + 4] = _mm512_shuffle_f32x4(r[i + j], r[i + j + 4], 0xDD);
+        }
+    SW_UNROLL for (int j = 0; j < 8; j++) {
+        r[j] = _mm512_shuffle_f32x4(t[j], t[j + 8], 0x88);
+        r[j + 8] = _mm512_shuffle_f32x4(t[j], t[j + 8], 0xDD);
+    }
+}
 
 /* 16-bit formats in memory. */
 SW_ALWAYS_INLINE V v_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }

@@ -33,6 +33,7 @@ SW_ALWAYS_INLINE V v_from_bits(VI a) { return swiglu_f32_from_bits(a); }
 SW_ALWAYS_INLINE VI vi_set1(int a) { return (uint32_t)a; }
 SW_ALWAYS_INLINE VI vi_add(VI a, VI b) { return a + b; }
 SW_ALWAYS_INLINE VI vi_and(VI a, VI b) { return a & b; }
+SW_ALWAYS_INLINE VI vi_or(VI a, VI b) { return a | b; }
 SW_ALWAYS_INLINE VI vi_shl(VI a, int n) { return a << n; }
 SW_ALWAYS_INLINE VI vi_shr(VI a, int n) { return a >> n; }
 SW_ALWAYS_INLINE VM v_lt(V a, V b) { return a < b; }
@@ -41,6 +42,9 @@ SW_ALWAYS_INLINE VM vi_is_zero(VI a) { return a == 0; }
 SW_ALWAYS_INLINE V v_select(VM m, V a, V b) { return m ? a : b; }
 SW_ALWAYS_INLINE V v_keep_first(V a, size_t n) { return n ? a : 0.0f; }
 SW_ALWAYS_INLINE void v_store_first(void *p, V a, size_t n) { if (n) v_store(p, a); }
+
+SW_ALWAYS_INLINE V v_load_first(const void *p, size_t n) { return n ? v_load(p) : 0.0f; }
+SW_ALWAYS_INLINE void v_transpose(V r[1]) { (void)r; }
 
 SW_ALWAYS_INLINE V v_load_f16(const void *p) { return swiglu_f16_widen(swiglu_le16(p)); }
 SW_ALWAYS_INLINE V v_load_bf16(const void *p) { return swiglu_bf16_widen(swiglu_le16(p)); }

@@ -33,6 +33,7 @@ SW_ALWAYS_INLINE VI v_to_int(V a) { return vreinterpretq_u32_s32(vcvtq_s32_f32(a
 SW_ALWAYS_INLINE VI vi_set1(int a) { return vdupq_n_u32((uint32_t)a); }
 SW_ALWAYS_INLINE VI vi_add(VI a, VI b) { return vaddq_u32(a, b); }
 SW_ALWAYS_INLINE VI vi_and(VI a, VI b) { return vandq_u32(a, b); }
+SW_ALWAYS_INLINE VI vi_or(VI a, VI b) { return vorrq_u32(a, b); }
 SW_ALWAYS_INLINE VI vi_shl(VI a, int n) { return vshlq_u32(a, vdupq_n_s32(n)); }
 SW_ALWAYS_INLINE VI vi_shr(VI a, int n) { return vshlq_u32(a, vdupq_n_s32(-n)); }
 SW_ALWAYS_INLINE VM v_lt(V a, V b) { return vcltq_f32(a, b); }
@@ -48,6 +49,20 @@ SW_ALWAYS_INLINE void v_store_first(void *p, V a, size_t n) {
     float t[4];
     vst1q_f32(t, a);
     memcpy(p, t, 4 * (n < 4 ? n : 4));
+}
+
+SW_ALWAYS_INLINE V v_load_first(const void *p, size_t n) {
+    float t[4] = {0};
+    memcpy(t, p, 4 * (n < 4 ? n : 4));
+    return vld1q_f32(t);
+}
+
+SW_ALWAYS_INLINE void v_transpose(V r[4]) {
+    const float32x4x2_t a = vtrnq_f32(r[0], r[1]), b = vtrnq_f32(r[2], r[3]);
+    r[0] = vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0]));
+    r[1] = vcombine_f32(vget_low_f32(a.val[1]), vget_low_f32(b.val[1]));
+    r[2] = vcombine_f32(vget_high_f32(a.val[0]), vget_high_f32(b.val[0]));
+    r[3] = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
 }
 
 SW_ALWAYS_INLINE V v_load_f16(const void *p) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p))); }

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The epilogue of dh: h = act(g) u', dg = (dh u') act'(g), du = dh act(g), in that order of roundings, then the clamp masks
+ * (a value exactly on a bound passes). For bf16 compute each is rounded once by the staging rule, and everything that
+ * follows reads the rounded values.
+ *
+ * Parameters: GRAD_NAME; the primitives of a vec_*.h; epilogue.tmpl.h before.
+ */
+typedef struct { V h, dg, du; } grad_three;
+
+SW_ALWAYS_INLINE V grad_mask(V d, V x, float lo, float hi) {
+    const V zero = v_set1(0.0f);
+    return v_select(v_lt(x, v_set1(lo)), zero, v_select(v_lt(v_set1(hi), x), zero, d));
+}
+
+SW_ALWAYS_INLINE grad_three grad_unit(V dh, V g, V u, const struct swiglu_act *act, V (*f)(V, const struct swiglu_act *),
+                                      V (*df)(V, const struct swiglu_act *), int kind, int gated, int bounded) {
+    V inner = g, a, slope, up = u;
+    if (bounded && !act->clamp_after) inner = v_min(v_set1(act->gate_hi), v_max(v_set1(act->gate_lo), g));
+    const V raw = f(inner, act);
+    a = raw;
+    slope = df(inner, act);
+    if (bounded && act->clamp_after) a = v_min(v_set1(act->gate_hi), v_max(v_set1(act->gate_lo), raw));
+    if (bounded) up = v_min(v_set1(act->up_hi), v_max(v_set1(act->up_lo), u));
+    const V clamped = up;
+    if (kind == SWIGLU_ACT_SITU) up = act_situ_up(clamped, act);
+    if (bounded && act->up_offset != 0) up = v_add(up, v_set1(act->up_offset));
+    grad_three r = {gated ? v_mul(a, up) : a, v_mul(gated ? v_mul(dh, up) : dh, slope), v_mul(dh, a)};
+    if (kind == SWIGLU_ACT_SITU) r.du = v_mul(r.du, act_grad_situ_up(clamped, act));
+    if (bounded) r.dg = grad_mask(r.dg, act->clamp_after ? raw : g, act->gate_lo, act->gate_hi);
+    if (bounded) r.du = grad_mask(r.du, u, act->up_lo, act->up_hi);
+    return r;
+}
+
+/* One row of a panel of f32, or half of a row of pairs: even rows start the pair, odd rows complete it. */
+SW_ALWAYS_INLINE void grad_put_panel(char *panel, int wt, unsigned row, size_t lane_offset, V a) {
+    if (wt == SWIGLU_WT_F32) {
+        v_store(panel + (size_t)row * 2 * VL * 4 + lane_offset, a);
+        return;
+    }
+    char *const at = panel + (size_t)(row / 2) * 2 * VL * 4 + lane_offset;
+    const VI bits = v_bits(epi_bf16_staging(a));
+    v_store(at, v_from_bits(row % 2 ? vi_or(v_bits(v_load(at)), bits) : vi_shr(bits, 16)));
+}
+
+/* n values of a staged row: whole vectors as they are, the ragged end without touching what follows it. */
+SW_ALWAYS_INLINE void grad_put_row(char *at, int x, V a, size_t n) {
+    if (n >= VL)
+        epi_put_hidden(at, x, a);
+    else if (x == SWIGLU_X_BF16_PAIR)
+        vi_store16_first(at, vi_shr(v_bits(epi_bf16_staging(a)), 16), n);
+    else
+        v_store_first(at, x == SWIGLU_X_F32 ? a : epi_bf16_staging(a), n);
+}
+
+SW_ALWAYS_INLINE void grad_loop(const struct swiglu_grad_args *args, V (*f)(V, const struct swiglu_act *),
+                                V (*df)(V, const struct swiglu_act *), int kind, int gated, int bounded) {
+    const struct swiglu_grad_args t = *args;
+    const struct swiglu_act act = *t.act;
+    const size_t elem = t.x == SWIGLU_X_BF16_PAIR ? 2 : 4, even = t.x == SWIGLU_X_F32 ? t.valid : t.valid + t.valid % 2;
+    for (unsigned r = 0; r < t.mr; r++) {
+        for (unsigned j = 0; j < t.vectors && (size_t)j * VL < t.valid; j++) {
+            const size_t first = (size_t)j * VL, left = t.valid - first;
+            const size_t panel = j / 2, lanes = (size_t)(j % 2) * VL * 4;
+            grad_three o = {v_set1(0.0f), v_set1(0.0f), v_set1(0.0f)};
+            if (r < t.rows) {
+                const V g = v_load_first(t.gate + r * t.ld_elems + first, left);
+                const V u = gated ? v_load_first(t.up + r * t.ld_elems + first, left) : g;
+                o = grad_unit(v_load(t.c + ((size_t)r * t.vectors + j) * VL), g, u, &act, f, df, kind, gated, bounded);
+            }
+            if (left < VL) {
+                o.h = v_keep_first(o.h, left);
+                o.dg = v_keep_first(o.dg, left);
+                o.du = v_keep_first(o.du, left);
+            }
+            grad_put_panel(t.h + panel * t.panel_h_bytes, t.wt_h, r, lanes, o.h);
+            grad_put_panel(t.dg + panel * t.panel_d_bytes, t.wt_d, r, lanes, o.dg);
+            grad_put_row(t.row_dg + r * SWIGLU_RECORD_BYTES + first * elem, t.x, o.dg, even - first);
+            if (!gated) continue;
+            grad_put_panel(t.du + panel * t.panel_d_bytes, t.wt_d, r, lanes, o.du);
+            grad_put_row(t.row_du + r * SWIGLU_RECORD_BYTES + first * elem, t.x, o.du, even - first);
+        }
+        if (VL == 1 && t.x != SWIGLU_X_F32 && t.valid % 2 && t.valid < t.vectors) { /* no lane reaches the +0 that pads it */
+            memset(t.row_dg + r * SWIGLU_RECORD_BYTES + t.valid * elem, 0, elem);
+            if (gated) memset(t.row_du + r * SWIGLU_RECORD_BYTES + t.valid * elem, 0, elem);
+        }
+    }
+}
+
+SW_ALWAYS_INLINE void grad_any(const struct swiglu_grad_args *t, V (*f)(V, const struct swiglu_act *),
+                               V (*df)(V, const struct swiglu_act *), int kind) {
+    const int bounded = epi_is_bounded(t->act);
+    if (t->gated && !bounded)
+        grad_loop(t, f, df, kind, 1, 0);
+    else if (t->gated)
+        grad_loop(t, f, df, kind, 1, 1);
+    else
+        grad_loop(t, f, df, kind, 0, 1);
+}
+
+SW_KERNEL void GRAD_NAME(const struct swiglu_grad_args *t) {
+    switch (t->act->kind) {
+#define ACT(KIND, name) \
+    case SWIGLU_ACT_##KIND: grad_any(t, act_##name, act_grad_##name, SWIGLU_ACT_##KIND); break;
+#include "kern/act.def"
+#undef ACT
+    }
+}
+#undef GRAD_NAME

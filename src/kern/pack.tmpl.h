@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Raw matrices into panels while a training step runs, and panels of tokens into staged rows. Nothing is read beyond a
+ * row's end.
+ *
+ * Parameters: PACK_ROWS_NAME, PACK_COLS_NAME, TURN_NAME; the primitives of a vec_*.h; rows.tmpl.h before (stage_load).
+ */
+SW_ALWAYS_INLINE V pack_load(const char *p, int dtype, size_t n) { /* the first n <= VL values */
+    char t[VL * 4] = {0};
+    if (n >= VL) return stage_load(p, dtype);
+    memcpy(t, p, n * (dtype == SWIGLU_F32 ? 4 : 2));
+    return stage_load(t, dtype);
+}
+
+SW_ALWAYS_INLINE void pack_rows_of(const struct swiglu_pack_args *t, int dtype) {
+    const size_t in_bytes = dtype == SWIGLU_F32 ? 4 : 2, n_k = t->n_k, n_lanes = t->n_lanes, ld = t->ld_bytes;
+    const int pairs = t->wt == SWIGLU_WT_BF16_DOT;
+    const char *src = t->src;
+    char *dst = t->dst;
+    for (size_t k = 0; k < n_k; k += pairs ? 2 : 1, src += pairs ? 2 * ld : ld, dst += 2 * VL * 4)
+        for (size_t l = 0; l < n_lanes; l += VL) {
+            V a = pack_load(src + l * in_bytes, dtype, n_lanes - l);
+            if (pairs) {
+                const V odd = k + 1 < n_k ? pack_load(src + ld + l * in_bytes, dtype, n_lanes - l) : v_set1(0.0f);
+                a = v_from_bits(vi_or(vi_shr(v_bits(epi_bf16_staging(a)), 16), v_bits(epi_bf16_staging(odd))));
+            }
+            v_store(dst + l * 4, a);
+        }
+}
+
+SW_KERNEL void PACK_ROWS_NAME(const struct swiglu_pack_args *t) {
+    if (t->dtype == SWIGLU_F32)
+        pack_rows_of(t, SWIGLU_F32);
+    else if (t->dtype == SWIGLU_F16)
+        pack_rows_of(t, SWIGLU_F16);
+    else
+        pack_rows_of(t, SWIGLU_BF16);
+}
+
+/* The 32-bit elements of VL steps of one lane: values, or pairs of them made in a local. */
+SW_ALWAYS_INLINE V pack_steps(const char *p, int dtype, int pairs, size_t n) {
+    uint16_t t[2 * VL] = {0};
+    const size_t in_bytes = dtype == SWIGLU_F32 ? 4 : 2;
+    if (!pairs) return pack_load(p, dtype, n);
+    SW_UNROLL for (size_t i = 0; i < 2 * VL; i += VL)
+        if (i < n)
+            vi_store16_first(t + i, vi_shr(v_bits(epi_bf16_staging(pack_load(p + i * in_bytes, dtype, n - i))), 16), VL);
+    return v_load(t);
+}
+
+SW_ALWAYS_INLINE void pack_cols_of(const struct swiglu_pack_args *t, int dtype) {
+    const size_t in_bytes = dtype == SWIGLU_F32 ? 4 : 2, k_step = t->wt == SWIGLU_WT_BF16_DOT ? 2 : 1;
+    const size_t n_steps = (t->n_k + k_step - 1) / k_step;
+    for (size_t l = 0; l < t->n_lanes; l += VL)
+        for (size_t s = 0; s < n_steps; s += VL) {
+            V r[VL];
+            const size_t n = n_steps - s < VL ? n_steps - s : VL;
+            SW_UNROLL for (size_t i = 0; i < VL; i++)
+                r[i] = l + i < t->n_lanes ? pack_steps((const char *)t->src + (l + i) * t->ld_bytes + s * k_step * in_bytes,
+                                                       dtype, k_step == 2, t->n_k - s * k_step)
+                                          : v_set1(0.0f);
+            v_transpose(r);
+            SW_UNROLL for (size_t i = 0; i < VL; i++)
+                if (i < n) v_store(t->dst + ((s + i) * 2 * VL + l) * 4, r[i]);
+        }
+}
+
+SW_KERNEL void PACK_COLS_NAME(const struct swiglu_pack_args *t) {
+    if (t->dtype == SWIGLU_F32)
+        pack_cols_of(t, SWIGLU_F32);
+    else if (t->dtype == SWIGLU_F16)
+        pack_cols_of(t, SWIGLU_F16);
+    else
+        pack_cols_of(t, SWIGLU_BF16);
+}
+
+SW_KERNEL void TURN_NAME(const struct swiglu_turn_args *t) {
+    for (size_t s = 0; s < t->n_steps; s += VL) {
+        V r[VL];
+        SW_UNROLL for (size_t i = 0; i < VL; i++)
+            r[i] = s + i < t->n_steps ? v_load(t->src + (s + i) * 2 * VL * 4) : v_set1(0.0f);
+        v_transpose(r);
+        for (size_t i = 0; i < VL && i < t->n_lanes; i++) {
+            uint32_t pair[VL], wide[2 * VL];
+            if (t->x != SWIGLU_X_BF16_IN_F32) {
+                v_store(t->rows[i] + s * 4, r[i]);
+                continue;
+            }
+            v_store(pair, r[i]);
+            for (size_t l = 0; l < VL; l++) wide[2 * l] = pair[l] << 16, wide[2 * l + 1] = pair[l] & 0xFFFF0000u;
+            memcpy(t->rows[i] + s * 8, wide, sizeof wide);
+        }
+    }
+}
+#undef PACK_ROWS_NAME
+#undef PACK_COLS_NAME
+#undef TURN_NAME
