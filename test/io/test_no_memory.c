@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every allocation on the way from a file to y fails once: the error says so and nothing leaks. The functions of
- * base/alloc.h are defined here, so the linker takes these instead of the library's. */
+/* Every allocation on the way from a file to y, and to another file, fails once: the error says so and nothing leaks.
+ * The functions of base/alloc.h are defined here, so the linker takes these instead of the library's. */
 #define _XOPEN_SOURCE 700 /* mkstemp, pwrite */
 #include "io/gguf_file.h"
 
@@ -38,10 +38,12 @@ void swiglu_free_big(void *p, size_t bytes) {
 
 static struct file_bytes file;
 
-static enum swiglu_status run(const char *path, struct swiglu_error *error) {
+static enum swiglu_status run(const char *path, const char *out, struct swiglu_error *error) {
+    const struct swiglu_convert_options f16 = {.struct_size = sizeof f16, .dtype = SWIGLU_F16};
     struct swiglu_model *model;
     enum swiglu_status status = swiglu_model_open(path, NULL, &model, error);
     if (status == SWIGLU_OK) status = use_model(model, error);
+    if (status == SWIGLU_OK) status = swiglu_model_convert(model, out, &f16, error);
     if (model) {
         fail_at = 0;
         assert_int_equal(use_model(model, NULL), SWIGLU_OK); /* a model outlives the shortage */
@@ -52,16 +54,18 @@ static enum swiglu_status run(const char *path, struct swiglu_error *error) {
 
 static void each_allocation_fails_once(void **state) {
     (void)state;
-    char path[64];
+    char path[64], out[80];
     enum swiglu_status status = SWIGLU_E_MEMORY;
     put_model(&file, 8, 16);
     const int fd = new_file(path, file.at, file.n);
+    snprintf(out, sizeof out, "%s.out", path);
     long n = 0;
     while (status != SWIGLU_OK) {
         struct swiglu_error error = {.struct_size = sizeof error};
         n_asked = 0, fail_at = ++n;
-        status = run(path, &error);
+        status = run(path, out, &error);
         assert_int_equal(n_live, 0);
+        assert_int_equal(unlink(out), status == SWIGLU_OK ? 0 : -1); /* written whole or not at all */
         if (status == SWIGLU_OK) break;
         assert_int_equal(status, SWIGLU_E_MEMORY);
         assert_int_equal(error.status, SWIGLU_E_MEMORY);
