@@ -19,6 +19,11 @@ struct swiglu_product {
     float *bias;                       /* [panels][2][vl], or NULL */
 };
 
+/* Lanes of all panels, those that pad them to a tile's panels among them. */
+static inline size_t swiglu_product_lanes(const struct swiglu_product *p, unsigned vl) {
+    return p->data_bytes / p->panel_bytes * 2 * vl;
+}
+
 struct swiglu_block {
     const struct swiglu_kern *kern;
     size_t d_in, d_ff, d_out;

@@ -56,17 +56,16 @@ enum swiglu_status swiglu_block_prepare(const struct swiglu_desc *desc, const st
     b->compute_down = swiglu_compute_resolve(options->compute, desc->down.dtype, desc->down.dtype);
     b->up.wt = (enum swiglu_wt)swiglu_kern_wt(b->compute_up, gate->dtype, up->dtype);
     b->down.wt = (enum swiglu_wt)swiglu_kern_wt(b->compute_down, desc->down.dtype, desc->down.dtype);
-    b->up.info = &kern->wt[b->up.wt], b->down.info = &kern->wt[b->down.wt];
     b->up.k = desc->d_in, b->up.n_units = desc->d_ff;
     b->down.k = desc->d_ff, b->down.n_units = desc->d_out;
     b->why = swiglu_plan_why(gate->dtype == up->dtype ? gate->dtype : SWIGLU_F32, options->compute);
     b->file_bytes = matrix_bytes(gate) + (gate == up ? 0 : matrix_bytes(up)) + matrix_bytes(&desc->down);
-    b->expanded = is_expanded(&b->up, gate) || is_expanded(&b->up, up) || is_expanded(&b->down, &desc->down);
     const enum swiglu_status status = pack_all(b, desc, options, error);
     if (status != SWIGLU_OK) {
         swiglu_block_destroy(b);
         return status;
     }
+    b->expanded = is_expanded(&b->up, gate) || is_expanded(&b->up, up) || is_expanded(&b->down, &desc->down);
     *block = b;
     return SWIGLU_OK;
 }

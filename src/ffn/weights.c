@@ -101,45 +101,51 @@ static enum swiglu_status pack_half(struct packer *c, const struct swiglu_half *
     return status;
 }
 
-static enum swiglu_status pack_bias(struct swiglu_product *p, unsigned vl, const struct swiglu_half *halves, int n_halves,
-                                    size_t n_slots, struct swiglu_error *error) {
+bool swiglu_product_bias(const struct swiglu_product *p, unsigned vl, const struct swiglu_half *halves, int n_halves,
+                         size_t unit0, float *bias) {
+    const size_t n_slots = 2 * (size_t)vl / (size_t)n_halves;
     int any = 0;
     for (int i = 0; i < n_halves; i++) any |= halves[i].bias->data != NULL;
-    if (!any) return SWIGLU_OK;
-    p->bias = swiglu_alloc_array(p->data_bytes / p->panel_bytes, 2 * (size_t)vl * sizeof(float));
-    REQUIRE(p->bias, SWIGLU_E_MEMORY, "no memory for %zu biases", p->n_units);
+    if (!any) return false;
+    memset(bias, 0, swiglu_product_lanes(p, vl) * sizeof *bias);
     for (int i = 0; i < n_halves; i++) {
         const struct swiglu_vector *v = halves[i].bias;
-        /* a half without a bias beside one that has it: adding -0 changes no sum */
         for (size_t unit = 0; unit < p->n_units; unit++)
-            p->bias[unit / p->units_per_panel * 2 * vl + (size_t)i * n_slots + unit % p->units_per_panel] =
-                v->data ? swiglu_vector_at(v, halves[i].first + unit * halves[i].stride) : -0.0f;
+            bias[unit / p->units_per_panel * 2 * vl + (size_t)i * n_slots + unit % p->units_per_panel] =
+                v->data ? swiglu_vector_at(v, halves[i].first + (unit0 + unit) * halves[i].stride) : -0.0f;
     }
-    return SWIGLU_OK;
+    return true;
+}
+
+bool swiglu_product_shape(struct swiglu_product *p, const struct swiglu_kern *kern, int two) {
+    const size_t pad = kern->prefill[0].panels;
+    size_t panels;
+    p->info = &kern->wt[p->wt];
+    p->n_steps = swiglu_kern_steps(p->info, p->k);
+    p->units_per_panel = two ? kern->vl : 2 * (size_t)kern->vl;
+    p->n_panels = swiglu_ceil_div(p->n_units, p->units_per_panel);
+    /* with k = 0 every sum is empty, but a panel keeps its place */
+    return SW_MUL(swiglu_max(p->n_steps, 1), 2 * (size_t)kern->vl * p->info->lane_bytes, &p->panel_bytes) ||
+           swiglu_align_up(p->n_panels, pad, &panels) || SW_MUL(panels, p->panel_bytes, &p->data_bytes);
 }
 
 enum swiglu_status swiglu_product_pack(struct swiglu_product *p, const struct swiglu_kern *kern,
                                        const struct swiglu_half *halves, int n_halves, const char *name,
                                        struct swiglu_progress *progress, struct swiglu_error *error) {
-    const size_t pad = kern->prefill[0].panels, n_slots = n_halves == 2 ? kern->vl : 2 * (size_t)kern->vl;
-    size_t panels, step_bytes;
-    p->n_steps = swiglu_kern_steps(p->info, p->k);
-    p->units_per_panel = n_slots;
-    p->n_panels = swiglu_ceil_div(p->n_units, n_slots);
-    step_bytes = 2 * (size_t)kern->vl * p->info->lane_bytes;
-    REQUIRE(!SW_MUL(p->n_steps, step_bytes, &p->panel_bytes) && !swiglu_align_up(p->n_panels, pad, &panels) &&
-                !SW_MUL(panels, p->panel_bytes, &p->data_bytes),
-            SWIGLU_E_SHAPE, "packing %s: %zu panels of %zu steps overflow", name, p->n_panels, p->n_steps);
-    if (p->data_bytes == 0) { /* k = 0: every sum is empty, but biases remain */
-        p->data_bytes = panels * step_bytes;
-        p->panel_bytes = step_bytes;
-    }
+    const size_t n_slots = 2 * (size_t)kern->vl / (size_t)n_halves;
+    REQUIRE(!swiglu_product_shape(p, kern, n_halves == 2), SWIGLU_E_SHAPE, "packing %s: %zu panels of %zu steps overflow",
+            name, p->n_panels, p->n_steps);
     if (p->n_units == 0) return SWIGLU_OK;
     p->data = swiglu_alloc_big(p->data_bytes);
-    REQUIRE(p->data, SWIGLU_E_MEMORY, "packing %s: no memory for %zu bytes", name, p->data_bytes);
+    float *bias = swiglu_alloc_array(swiglu_product_lanes(p, kern->vl), sizeof *bias);
+    if (bias && swiglu_product_bias(p, kern->vl, halves, n_halves, 0, bias))
+        p->bias = bias;
+    else
+        swiglu_free(bias);
+    REQUIRE(p->data && bias, SWIGLU_E_MEMORY, "packing %s: no memory for %zu bytes", name, p->data_bytes);
     struct packer c = {.p = p, .vl = kern->vl, .progress = progress, .error = error, .name = name};
     for (int i = 0; i < n_halves && p->k; i++) TRY(pack_half(&c, &halves[i], (size_t)i * n_slots, n_slots));
-    return pack_bias(p, kern->vl, halves, n_halves, n_slots, error);
+    return SWIGLU_OK;
 }
 
 void swiglu_product_free(struct swiglu_product *p) {
