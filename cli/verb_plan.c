@@ -113,8 +113,10 @@ static void count(struct figures *f) {
 
 static struct figures evaluate(const struct plan *plan, const struct block *block) {
     struct figures f = {.block = block, .d_model = plan->d_model, .d_ff = plan->d_ff};
-    f.base = width(plan, SWIGLU_WIDTH_NONE, 0);
-    if (!f.d_ff) f.d_ff = block->gated ? width(plan, plan->rule, plan->multiplier) : 4 * plan->d_model;
+    if (!f.d_ff) {
+        f.base = width(plan, SWIGLU_WIDTH_NONE, 0);
+        f.d_ff = block->gated ? width(plan, plan->rule, plan->multiplier) : 4 * plan->d_model;
+    }
     if (f.d_ff > MAX_WIDTH) cli_fail(CLI_USAGE, "plan: d_ff 4 x %zu exceeds 2^40", plan->d_model);
     count(&f);
     if (plan->layers > UINT64_MAX / f.parameters || plan->layers > UINT64_MAX / f.flops)

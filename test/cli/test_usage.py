@@ -8,7 +8,7 @@ import pytest
 import tool
 from tool import call, fails, ok
 
-VERBS = ["run", "info", "check", "bench", "cpu"]
+VERBS = ["run", "info", "check", "convert", "plan", "bench", "cpu"]
 
 
 def test_help_of_the_tool_names_every_command_and_exit_code():

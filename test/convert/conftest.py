@@ -16,5 +16,6 @@ def shim(tmp_path_factory):
     """The library that makes calls fail, see shim.c."""
     compiler = os.environ.get("CC") or shutil.which("cc") or pytest.skip("no C compiler")
     path = tmp_path_factory.mktemp("shim") / "shim.so"
-    subprocess.run([compiler, "-std=c11", "-O1", "-Wall", "-shared", "-fPIC", HERE / "shim.c", "-ldl", "-o", path], check=True)
+    subprocess.run([compiler, "-std=c11", "-O1", "-Wall", "-shared", "-fPIC", HERE / "shim.c", "-ldl", "-o", path],
+                   check=True)
     return path

@@ -136,8 +136,8 @@ def test_2_13_what_a_killed_writer_left_is_removed_at_the_next_start(setting):
         assert hit and done.returncode == -signal.SIGKILL and setting.old()
         (left,) = setting.leftovers()
         assert left.startswith("model.gguf.swiglu-") and left.endswith(".tmp")
-    names = ["model.gguf.swiglu-1-.tmp", "model.gguf.swiglu-a-1.tmp", "model.gguf.swiglu-1-1.tmp.bak", "other.swiglu-1-1.tmp",
-             "model.gguf.swiglu--1-1.tmp"]
+    names = ["model.gguf.swiglu-1-.tmp", "model.gguf.swiglu-a-1.tmp", "model.gguf.swiglu-1-1.tmp.bak",
+             "model.gguf.swiglu--1-1.tmp", "other.swiglu-1-1.tmp"]
     for name in names:  # nothing that was not made by a writer of this target
         (setting.folder / name).write_bytes(b"")
     os.symlink(setting.model, setting.folder / "model.gguf.swiglu-1-2.tmp")
