@@ -133,6 +133,8 @@ static void check_level(const struct swiglu_kern *kern) {
     static const char *const dtype_names[] = {"f32", "f16", "bf16"};
     const int forms[] = {SWIGLU_X_F32, kern->wt[SWIGLU_WT_BF16_DOT].x};
     const size_t before = n_passed, failed_before = n_failed;
+    for (size_t i = 0; check_prim_name(i); i++)
+        verdict(check_prim(kern, i), kern->name, "primitive", check_prim_name(i));
     check_tiles(kern);
     for (size_t i = 0; i < COUNT(dtypes); i++) {
         verdict(check_store(kern, dtypes[i]), kern->name, "store", dtype_names[i]);

@@ -58,6 +58,8 @@ int check_store(const struct swiglu_kern *kern, int dtype);
 int check_stage(const struct swiglu_kern *kern, int dtype, int x);
 int check_act(const struct swiglu_kern *kern, int kind);
 int check_read_sum(const struct swiglu_kern *kern, size_t which);
+int check_prim(const struct swiglu_kern *kern, size_t which);
+const char *check_prim_name(size_t which); /* NULL after the last */
 
 /* Wrong kernels: runs all, returns how many were not caught and adds those that were to *n_caught. */
 size_t check_wrong_kernels(size_t *n_caught);

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The primitives of the vec_*.h included before as functions of memory, and their table. Parameter: PRIMS, its name. */
+#include "check/prim.h"
+
+#define PRIM(name, ...)                                                                                 \
+    static void prim_##name(const float *pa, const float *pb, const float *pc, const float *one, size_t n, \
+                            float *out) {                                                               \
+        const V a = v_load(pa), b = v_load(pb), c = v_load(pc);                                         \
+        (void)a, (void)b, (void)c, (void)one, (void)n;                                                  \
+        __VA_ARGS__;                                                                                    \
+    }
+#include "check/prim.def"
+#undef PRIM
+
+const struct check_prims PRIMS = {VL, {
+#define PRIM(name, ...) prim_##name,
+#include "check/prim.def"
+#undef PRIM
+}};
+#undef PRIMS

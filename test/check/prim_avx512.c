@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The AVX-512 primitives. */
+#include "base/attr.h"
+#include "kern/isa.h"
+
+#if SWIGLU_HAVE_X86
+#define LEVEL_TARGET "avx512f,avx512bw,avx512vl,fma,f16c"
+#include "kern/vec_avx512.h"
+#define PRIMS check_prims_avx512
+#include "check/prim.tmpl.h"
+SW_TARGET_END
+#endif
