@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the CPU can run, which kernel is chosen, and the measuring of its limits. */
+#include "forward.h"
+
+#include "cpu/cpu.h"
+#include "kern/kern.h"
+
+/* ---- mocked CPUs ---- */
+
+enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28, F16C = 1 << 29, AVX2 = 1 << 5, AVX512F_BW = 1 << 16 | 1 << 30 };
+static const uint32_t AVX512VL = 1u << 31;
+
+static uint64_t levels_of(uint32_t leaf1, uint32_t leaf7, uint32_t leaf7_1, uint64_t xcr0) {
+    const struct swiglu_cpuid id = {.max_leaf = 7, .leaf1_ecx = leaf1, .leaf7_ebx = leaf7, .leaf7_1_eax = leaf7_1,
+                                    .xcr0 = xcr0};
+    const char *why[5] = {NULL};
+    const uint64_t levels = swiglu_cpu_x86_decode(&id, why);
+    for (int bit = 0; bit < 4; bit++) {
+        assert_non_null(why[bit]);
+        assert_int_equal(strcmp(why[bit], "yes") == 0, (levels >> bit) & 1);
+    }
+    return levels;
+}
+
+/* C172: CPUID says AVX, but the OS does not save its registers. C173, C175: a missing feature ends the ladder. */
+static void levels_need_the_cpu_and_the_system(void **state) {
+    (void)state;
+    const uint32_t leaf1 = FMA | OSXSAVE | AVX | F16C, leaf7 = AVX2 | AVX512F_BW | AVX512VL, bf16 = 1 << 5;
+    assert_int_equal(levels_of(leaf1, leaf7, bf16, 0xE7), 15);
+    assert_int_equal(levels_of(leaf1, leaf7, 0, 0xE7), 7);
+    assert_int_equal(levels_of(leaf1, leaf7, bf16, 0x07), 3);  /* no ZMM state */
+    assert_int_equal(levels_of(leaf1, leaf7, bf16, 0x67), 3);  /* only half of it */
+    assert_int_equal(levels_of(leaf1, leaf7, bf16, 0x01), 1);  /* no YMM state */
+    assert_int_equal(levels_of(leaf1 & ~(uint32_t)OSXSAVE, leaf7, bf16, 0xE7), 1);
+    assert_int_equal(levels_of(leaf1 & ~(uint32_t)FMA, leaf7, bf16, 0xE7), 1);
+    assert_int_equal(levels_of(leaf1 & ~(uint32_t)F16C, leaf7, bf16, 0xE7), 1);
+    assert_int_equal(levels_of(leaf1, leaf7 & ~(uint32_t)AVX2, bf16, 0xE7), 1);
+    assert_int_equal(levels_of(leaf1, leaf7 & ~AVX512VL, bf16, 0xE7), 3); /* AVX-512 without VL */
+    assert_int_equal(levels_of(leaf1, AVX2, 0, 0x07), 3);                  /* Haswell, Broadwell */
+    assert_int_equal(levels_of(0, 0, 0, 0), 1);                           /* Nehalem */
+    const struct swiglu_cpuid old = {.max_leaf = 1, .leaf1_ecx = leaf1, .leaf7_ebx = leaf7, .xcr0 = 0xE7};
+    const char *why[5];
+    assert_int_equal(swiglu_cpu_x86_decode(&old, why), 1); /* there is no leaf 7 to believe */
+}
+
+static void cpu_is_described(void **state) {
+    (void)state;
+    struct swiglu_cpu_info cpu = {.struct_size = sizeof cpu};
+    assert_int_equal(swiglu_cpu_query(&cpu), SWIGLU_OK);
+    assert_true(cpu.can & SWIGLU_ISA_GENERIC && cpu.compiled & SWIGLU_ISA_GENERIC);
+    assert_true(cpu.n_cpus >= 1);
+    for (int bit = 0; bit < 5; bit++) assert_int_equal(strcmp(cpu.why[bit], "yes") == 0, cpu.can >> bit & 1);
+    assert_int_equal(swiglu_cpu_query(NULL), SWIGLU_E_ARGUMENT);
+}
+
+/* ---- the choice of a kernel ---- */
+
+/* C176: every level in the build is chosen when the mask leaves it as the best one. */
+static void every_shipped_kernel_is_reachable(void **state) {
+    (void)state;
+    static const struct { int dtype, compute; const char *stem; } forms[] = {
+        {SWIGLU_F32, SWIGLU_COMPUTE_AUTO, "f32_"},    {SWIGLU_F16, SWIGLU_COMPUTE_AUTO, "f16_"},
+        {SWIGLU_BF16, SWIGLU_COMPUTE_F32, "bf16_"},   {SWIGLU_BF16, SWIGLU_COMPUTE_AUTO, "bf16dot_"},
+        {SWIGLU_F32, SWIGLU_COMPUTE_BF16, "bf16dot_"}, {SWIGLU_Q4_K, SWIGLU_COMPUTE_AUTO, "f32_"},
+    };
+    for (const uint64_t *level = each_level(); *level; level++)
+        for (size_t i = 0; i < COUNT(forms); i++) {
+            const char *kernel, *why, *name = swiglu_kern_select(*level)->name;
+            assert_int_equal(swiglu_kernel_query(forms[i].dtype, forms[i].compute, *level, &kernel, &why), SWIGLU_OK);
+            assert_int_equal(strncmp(kernel, forms[i].stem, strlen(forms[i].stem)), 0);
+            assert_string_equal(kernel + strlen(forms[i].stem), name);
+            assert_true(strlen(why) > 5);
+        }
+    /* an upper limit as a mask of all levels below */
+    assert_string_equal(swiglu_kern_select(SWIGLU_ISA_GENERIC)->name, "generic");
+    assert_null(swiglu_kern_select((uint64_t)1 << 40));
+    const char *kernel;
+    assert_int_equal(swiglu_kernel_query(SWIGLU_F32, 0, (uint64_t)1 << 40, &kernel, NULL), SWIGLU_E_HARDWARE);
+    assert_int_equal(swiglu_kernel_query(16, 0, 0, &kernel, NULL), SWIGLU_E_UNSUPPORTED);
+    assert_int_equal(swiglu_kernel_query(SWIGLU_F32, 5, 0, &kernel, NULL), SWIGLU_E_ARGUMENT);
+}
+
+static void a_block_tells_what_it_runs_on(void **state) {
+    (void)state;
+    struct block_data b = new_block(64, 96, 32, SWIGLU_SEPARATE, "silu", SWIGLU_BF16, 0, 0, 1);
+    for (const uint64_t *level = each_level(); *level; level++) {
+        struct swiglu_block_info info = {.struct_size = sizeof info};
+        struct swiglu_block *block = prepare(&b.desc, SWIGLU_COMPUTE_AUTO, *level);
+        assert_int_equal(swiglu_block_query(block, &info), SWIGLU_OK);
+        assert_int_equal(info.isa, *level);
+        assert_int_equal(info.compute_up, SWIGLU_COMPUTE_BF16);
+        assert_int_equal(strncmp(info.kernel_up, "bf16dot_", 8), 0);
+        assert_int_equal(info.file_bytes, (2 * 64 * 96 + 96 * 32) * 2);
+        assert_true(info.packed_bytes >= info.file_bytes && !info.expanded && info.gated);
+        swiglu_block_destroy(block);
+    }
+    b.desc.gate.dtype = b.desc.up.dtype = SWIGLU_Q8_0; /* decoded, so larger than in the file */
+    free(b.memory[0]), free(b.memory[1]);
+    b.desc.gate.data = b.memory[0] = calloc(96 * 2, 34);
+    b.desc.up.data = b.memory[1] = calloc(96 * 2, 34);
+    struct swiglu_block_info info = {.struct_size = sizeof info};
+    struct swiglu_block *block = prepare(&b.desc, SWIGLU_COMPUTE_AUTO, 0);
+    assert_int_equal(swiglu_block_query(block, &info), SWIGLU_OK);
+    assert_true(info.expanded);
+    assert_int_equal(info.compute_up, SWIGLU_COMPUTE_F32);
+    assert_int_equal(info.file_bytes, 2 * 96 * 2 * 34 + 96 * 32 * 2);
+    swiglu_block_destroy(block);
+    free_block(&b);
+}
+
+/* ---- limits ---- */
+
+static void limits_are_plausible(void **state) {
+    (void)state;
+    const size_t bytes = (size_t)8 << 20;
+    unsigned char *buffer = malloc(bytes + 100);
+    memset(buffer, 1, bytes + 100);
+    struct swiglu_limits limits = {.struct_size = sizeof limits};
+    assert_int_equal(swiglu_measure(0, 0.005, buffer + 3, bytes, NULL, &limits), SWIGLU_OK); /* any alignment */
+    assert_true(limits.f32_flops > 1e7 && limits.f32_flops < 1e14);
+    assert_true(limits.bf16_flops > 1e6 && limits.bf16_flops < 1e15);
+    assert_true(limits.read_bytes > 1e7 && limits.read_bytes < 1e13);
+    assert_int_equal(swiglu_measure(0, 0, buffer, bytes, NULL, &limits), SWIGLU_E_ARGUMENT);
+    assert_int_equal(swiglu_measure(0, NAN, buffer, bytes, NULL, &limits), SWIGLU_E_ARGUMENT);
+    assert_int_equal(swiglu_measure(0, 0.01, NULL, bytes, NULL, &limits), SWIGLU_E_ARGUMENT);
+    assert_int_equal(swiglu_measure(0, 0.01, buffer, 100, NULL, &limits), SWIGLU_E_ARGUMENT);
+    assert_int_equal(swiglu_measure(0, 0.01, buffer, bytes, NULL, NULL), SWIGLU_E_ARGUMENT);
+    assert_int_equal(swiglu_measure((uint64_t)1 << 40, 0.01, buffer, bytes, NULL, &limits), SWIGLU_E_HARDWARE);
+    free(buffer);
+}
+
+static void dtypes_are_described(void **state) {
+    (void)state;
+    struct swiglu_dtype_info info = {.struct_size = sizeof info};
+    assert_int_equal(swiglu_dtype_query(SWIGLU_Q4_K, &info), SWIGLU_OK);
+    assert_string_equal(info.name, "q4_k");
+    assert_int_equal(info.block_elems, 256);
+    assert_int_equal(info.block_bytes, 144);
+    static const int unknown[] = {4, 5, 9, 16, 31, 38, 40, -1, 0x7FFFFFFF};
+    for (size_t i = 0; i < COUNT(unknown); i++)
+        assert_int_equal(swiglu_dtype_query(unknown[i], &info), SWIGLU_E_ARGUMENT);
+    assert_int_equal(swiglu_dtype_query(SWIGLU_F32, NULL), SWIGLU_E_ARGUMENT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(levels_need_the_cpu_and_the_system),
+        cmocka_unit_test(cpu_is_described),
+        cmocka_unit_test(every_shipped_kernel_is_reachable),
+        cmocka_unit_test(a_block_tells_what_it_runs_on),
+        cmocka_unit_test(limits_are_plausible),
+        cmocka_unit_test(dtypes_are_described),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
