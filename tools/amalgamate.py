@@ -104,21 +104,25 @@ TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|[A-Za-z_]\w*|\.?\d[\
 
 
 def preprocessed_tokens(source, compiler):
-    """Tokens of a source that come from its own text or a template, in order."""
+    """Tokens of a source that come from its own text or a template, in order; a list that a guarded header includes is that
+    header's."""
     command = [compiler, "-std=c11", "-E", "-I", ROOT / "include", "-I", ROOT / "src", source]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    own = {}
-    keep = False
+    own, stack = {}, []
     for line in text.splitlines():
-        marker = re.match(r'# \d+ "([^"]+)"', line)
+        marker = re.match(r'# \d+ "([^"]+)"(?: (\d))?', line)
         if marker:
-            name = marker.group(1)
+            name, flag = marker.groups()
             if name not in own:
                 path = Path(name).resolve()
                 own[name] = (ROOT / "src" in path.parents and path.is_file()
                              and (path.suffix == ".c" or guarded_body(path.read_text()) is None))
-            keep = own[name]
-        elif keep and not line.startswith("#"):
+            if flag == "1":
+                stack.append(name)
+            elif flag == "2":
+                stack.pop()
+            stack[-1:] = [name]
+        elif stack and all(own[name] for name in stack) and not line.startswith("#"):
             yield from TOKEN.findall(line)
 
 

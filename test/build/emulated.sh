@@ -20,6 +20,7 @@ grep -q "\"kernel_f32\": *\"f32_${levels##* }\"" "$scratch/cpu" || fail "$cpu do
 
 emulate "$SWIGLU_BUILD/examples/minimal" | diff -u "$SWIGLU_SOURCE/test/build/expected/minimal.txt" -
 emulate "$SWIGLU_TOOL" run --shape 96,160 --seed 1 --tokens 5 --check
+emulate "$SWIGLU_BUILD/test/conformance" "$SWIGLU_SOURCE/test/vectors/conformance.txt"
 
 # The emulator's flush-to-zero judges a result before it is rounded, a CPU afterwards (docs/numerics.md). So bf16 sums at
 # 2^-126 may differ here, and nothing else may.
