@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NumPy arrays as the library's matrices, vectors and rows."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Optional
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _abi
+from ._library import check, lib
+from ._strides import matrix_order, rows_order
+
+Array = npt.NDArray[Any]
+_FLOATS = {"float32": _abi.F32, "float16": _abi.F16, "bfloat16": _abi.BF16}
+
+
+def dtype_number(name: str) -> int:
+    if not isinstance(name, str):
+        raise TypeError(f"dtype must be a name such as 'bf16', not {type(name).__name__}")
+    if name not in _abi.DTYPES:
+        raise ValueError(f"unknown dtype {name!r}; known are {', '.join(_abi.DTYPES)}")
+    return _abi.DTYPES[name]
+
+
+def array_dtype(name: str, array: Array, dtype: Optional[str]) -> int:
+    """The library's dtype of an array: float32 and float16 speak for themselves (so does bfloat16 of other packages),
+    uint16 needs dtype="bf16", uint8 the name of a block format."""
+    kind = array.dtype.name
+    if kind in _FLOATS and array.dtype.isnative:
+        return _FLOATS[kind]
+    if kind == "uint16" and dtype == "bf16" and array.dtype.isnative:
+        return _abi.BF16
+    if kind == "uint8" and dtype is not None and dtype_number(dtype) not in (_abi.F32, _abi.F16, _abi.BF16):
+        return dtype_number(dtype)
+    asked = "" if dtype is None else f" with dtype={dtype!r}"
+    raise TypeError(
+        f"{name}: an array of {array.dtype}{asked}; it can be float32, float16, uint16 with dtype='bf16', or for a weight"
+        " uint8 with the name of a block format"
+    )
+
+
+def _as_array(name: str, value: Any) -> Array:
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"{name} must be a NumPy array, not {type(value).__name__}")
+    return value
+
+
+def _elem_strides(array: Array) -> Optional[tuple[int, ...]]:
+    if not array.flags.aligned or any(s % array.itemsize for s in array.strides):
+        return None
+    return tuple(s // array.itemsize for s in array.strides)
+
+
+def block_size(dtype: int) -> tuple[int, int]:
+    """(values, bytes) of one block of a format."""
+    info = _abi.new(_abi.DtypeInfo)
+    check(lib.swiglu_dtype_query(dtype, ctypes.byref(info)), f"dtype {dtype}")
+    return int(info.block_elems), int(info.block_bytes)
+
+
+def fill_matrix(matrix: Any, name: str, value: Any, dtype: Optional[str]) -> Array:
+    """Describes a weight [outputs, inputs]; returns the array that must live until the description is used up."""
+    array = _as_array(name, value)
+    if array.ndim != 2:
+        raise ValueError(f"{name}: {array.ndim} dimensions {array.shape}, a weight has two: [outputs, inputs]")
+    matrix.dtype = array_dtype(name, array, dtype)
+    elems, size = block_size(matrix.dtype)
+    strides = _elem_strides(array)
+    order = matrix_order(*array.shape, *strides) if strides is not None else None
+    if order is None or (elems > 1 and order[0]):
+        array, order = np.ascontiguousarray(array), (0, 0)
+    matrix.rows = array.shape[0]
+    if elems > 1:  # bytes of whole blocks
+        if array.shape[1] % size or order[1] % size:
+            raise ValueError(f"{name}: rows of {array.shape[1]} bytes are not whole {dtype} blocks of {size}")
+        matrix.cols, matrix.ld_elems = array.shape[1] // size * elems, order[1] // size * elems
+    else:
+        matrix.cols, matrix.ld_elems = array.shape[1], order[1]
+    matrix.in_out, matrix.data = order[0], array.ctypes.data
+    return array
+
+
+def fill_vector(vector: Any, name: str, value: Any, length: int, dtype: Optional[str]) -> Array:
+    array = np.ascontiguousarray(_as_array(name, value))
+    if value.shape != (length,):
+        raise ValueError(f"{name}: shape {value.shape}, expected ({length},)")
+    vector.dtype, vector.data = array_dtype(name, array, dtype), array.ctypes.data
+    return array
+
+
+def as_rows(name: str, value: Any, width: int, dtype: Optional[str]) -> tuple[Array, int, int, int]:
+    """(array, dtype, rows, ld_elems) of an array [..., width]; the array is a copy where the library cannot walk it."""
+    array = _as_array(name, value)
+    number = array_dtype(name, array, dtype)
+    if array.ndim == 0 or array.shape[-1] != width:
+        raise ValueError(f"{name}: shape {array.shape}, expected [..., {width}]")
+    strides = _elem_strides(array)
+    ld = rows_order(array.shape, strides) if strides is not None else None
+    if ld is None:
+        array, ld = np.ascontiguousarray(array), 0
+    m = 1
+    for n in array.shape[:-1]:
+        m *= n
+    return array, number, m, ld
+
+
+def encode(x: npt.ArrayLike, dtype: str = "bf16") -> Array:
+    """float32 values to "f32", "f16" or "bf16" (as uint16), rounded once to nearest even, subnormals kept, every NaN
+    canonical. The result has the shape of x. Raises ValueError for another dtype."""
+    number = dtype_number(dtype)
+    values = np.ascontiguousarray(x, dtype=np.float32).reshape(np.shape(x))
+    types = {_abi.F32: np.float32, _abi.F16: np.float16, _abi.BF16: np.uint16}
+    out: Array = np.empty(values.shape, types.get(number, np.uint8))
+    check(lib.swiglu_encode(number, values.ctypes.data, values.size, out.ctypes.data), f"encode to {dtype}")
+    return out
+
+
+def decode(raw: Array, dtype: str) -> npt.NDArray[np.float32]:
+    """Stored values to float32, exactly. raw: float32, float16, uint16 (bf16), or uint8 bytes of whole blocks along the
+    last dimension, such as rows of a GGUF tensor. Raises ValueError, TypeError."""
+    number = dtype_number(dtype)
+    array = np.ascontiguousarray(_as_array("raw", raw)).reshape(np.shape(raw))
+    if array_dtype("raw", array, dtype) != number:
+        raise TypeError(f"raw: an array of {array.dtype} is not {dtype}")
+    elems, size = block_size(number)
+    shape = array.shape
+    if elems > 1:
+        if not shape or shape[-1] % size:
+            raise ValueError(f"raw: shape {shape}, the last dimension must be whole {dtype} blocks of {size} bytes")
+        shape = (*shape[:-1], shape[-1] // size * elems)
+    out = np.empty(shape, np.float32)
+    check(lib.swiglu_decode(number, array.ctypes.data, out.size, out.ctypes.data), f"decode {dtype}")
+    return out

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools of threads shared by all blocks of a process, and one growing workspace per calling thread."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from typing import Any, Optional
+
+import numpy as np
+
+from . import _abi
+from ._library import check, lib
+
+
+class Runner:
+    """A struct swiglu_runner that keeps its address, for passing by pointer. address is None for one thread."""
+
+    def __init__(self, struct: Optional[_abi.Runner], n_threads: int) -> None:
+        self._struct = struct
+        self.n_threads = n_threads
+        self.address = ctypes.addressof(struct) if struct is not None and n_threads > 1 else None
+
+
+_runners: dict[int, Runner] = {}
+_lock = threading.Lock()
+
+
+def n_cpus() -> int:
+    """CPUs that this process may use: its affinity within the cgroup quota."""
+    info = _abi.new(_abi.CpuInfo)
+    check(lib.swiglu_cpu_query(ctypes.byref(info)), "cpu")
+    return int(info.n_cpus)
+
+
+def pool_runner(n_threads: Optional[int]) -> Runner:
+    """The runner over the process's pool of n_threads threads, the caller among them; None: n_cpus(). Two calls at once
+    on one pool are fine: the later one runs on its own thread alone, with the same bits."""
+    if n_threads is None:
+        n_threads = n_cpus()
+    elif isinstance(n_threads, bool) or not isinstance(n_threads, int):
+        raise TypeError(f"threads must be an int or None, not {type(n_threads).__name__}")
+    elif not 1 <= n_threads <= 1024:
+        raise ValueError(f"threads is {n_threads}, not within 1 to 1024")
+    runner = _runners.get(n_threads)
+    if runner is None:
+        with _lock:
+            runner = _runners.get(n_threads)
+            if runner is None:
+                pool = ctypes.c_void_p()
+                check(lib.swiglu_pool_create(n_threads, ctypes.byref(pool)), f"a pool of {n_threads} threads")
+                runner = _runners[n_threads] = Runner(lib.swiglu_pool_runner(pool), n_threads)
+    return runner
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+    _runners.clear()  # their threads stayed in the parent
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class Workspace(threading.local):
+    """Scratch memory of the calling thread; it grows to the largest call and stays."""
+
+    def __init__(self) -> None:
+        self.work = _abi.Work()
+        self._memory: Any = None
+
+    def reserve(self, n_bytes: int) -> _abi.Work:
+        if self.work.bytes < n_bytes:
+            self._memory = np.empty(n_bytes, np.uint8)
+            self.work.data, self.work.bytes = self._memory.ctypes.data, n_bytes
+        return self.work
+
+
+workspace = Workspace()
