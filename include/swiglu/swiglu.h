@@ -280,6 +280,64 @@ SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_forward(const struct swig
                                                                struct swiglu_work work,
                                                                const struct swiglu_runner *runner);
 
+/* ---- training -------------------------------------------------------------------------------------------------- */
+
+enum swiglu_train_flags {
+    SWIGLU_TRAIN_KEEP_X = 0,       /* keep nothing: backward computes gate and up again from the caller's x */
+    SWIGLU_TRAIN_KEEP_GATE_UP = 1, /* keep gate and up (before clamps, biases added) in saved, as f32; the same bits */
+    SWIGLU_TRAIN_ACCUMULATE = 2    /* weight and bias gradients: add to what is there instead of overwriting */
+};
+
+/* Gradients of a block. A NULL data is not computed. Weight gradients are f32, laid out as their weights are: the same
+ * layout (packed halves in gate), the same in_out, row stride ld_elems (0 = contiguous); bias gradients are f32, packed as
+ * their bias. dx may be f32, f16 or bf16. */
+struct swiglu_grads {
+    size_t struct_size;
+    struct swiglu_rows dx;                          /* m x d_in */
+    struct swiglu_rows gate, up, down;              /* dtype SWIGLU_F32 */
+    float *gate_bias, *up_bias, *down_bias;
+};
+
+/* what     workspace of a training step of m rows on n_threads threads (the larger of forward and backward), and the
+ *          bytes that forward leaves for backward: 0, or with KEEP_GATE_UP 4 m times d_ff (twice that when gated)
+ * errors   as swiglu_block_create; E_UNSUPPORTED for weights of a block format or behind a callback
+ * threads  any     since  0.1 */
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_train_bytes(const struct swiglu_desc *desc,
+                                                                   const struct swiglu_options *options, size_t m,
+                                                                   unsigned flags, unsigned n_threads,
+                                                                   size_t *work_bytes, size_t *saved_bytes);
+
+/* what     y = block(x) straight from the raw weights, packed on the fly; the bits of swiglu_forward
+ * shapes   x: m x d_in, y: m x d_out
+ * memory   allocates nothing. saved: swiglu_train_bytes says how large, any alignment, NULL when 0; work as for forward
+ * threads  many at once, each with its own work and saved; runner NULL = the calling thread alone
+ * errors   as swiglu_train_bytes and swiglu_forward, found before anything is written     since  0.1 */
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_train_forward(const struct swiglu_desc *desc,
+                                                                     const struct swiglu_options *options, size_t m,
+                                                                     unsigned flags, struct swiglu_crows x,
+                                                                     struct swiglu_rows y, void *saved,
+                                                                     struct swiglu_work work,
+                                                                     const struct swiglu_runner *runner);
+
+/* what     gradients of the inputs and weights of swiglu_train_forward for dy
+ * shapes   x: m x d_in (as in forward), dy: m x d_out, grads as described there
+ * memory   allocates nothing; x, dy, weights and saved are only read. With m = 0 fresh gradients become +0.
+ * numerics docs/numerics.md, backward: the same bits for any runner, instruction set and policy; N micro-batches of whole
+ *          512-row chunks, accumulated, give the bits of one batch
+ * errors   as swiglu_train_forward     threads  as there     since  0.1 */
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_train_backward(const struct swiglu_desc *desc,
+                                                                      const struct swiglu_options *options, size_t m,
+                                                                      unsigned flags, struct swiglu_crows x,
+                                                                      struct swiglu_crows dy, const void *saved,
+                                                                      const struct swiglu_grads *grads,
+                                                                      struct swiglu_work work,
+                                                                      const struct swiglu_runner *runner);
+
+/* what     act'(x) of n values as backward computes it on the generic level: kind, alpha and param; no clamps, no up side
+ * errors   E_ARGUMENT; y untouched then     threads  any     since  0.1 */
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_act_derivative(const struct swiglu_act *act, size_t n,
+                                                                      const float *x, float *y);
+
 /* ---- reference ------------------------------------------------------------------------------------------------- */
 
 struct swiglu_reference {

@@ -6,6 +6,7 @@
 #include <fenv.h>
 #include <math.h>
 
+#include "api/rows.h"
 #include "base/act.h"
 #include "base/checked.h"
 #include "base/half.h"
@@ -14,6 +15,7 @@
 #include "ffn/forward.h"
 #include "ffn/measure.h"
 #include "ffn/plan.h"
+#include "ffn/schedule.h"
 #include "ref/reference.h"
 
 static void enter_default(fenv_t *caller) {
@@ -57,7 +59,7 @@ enum swiglu_status swiglu_encode(int dtype, const float *src, size_t n, void *ds
     return SWIGLU_OK;
 }
 
-enum swiglu_status swiglu_act_eval(const struct swiglu_act *act, size_t n, const float *x, float *y) {
+enum swiglu_status swiglu_act_array(const struct swiglu_act *act, size_t n, const float *x, float *y, int derivative) {
     struct swiglu_act full = swiglu_act_default();
     struct swiglu_error *const error = NULL;
     fenv_t caller;
@@ -65,9 +67,13 @@ enum swiglu_status swiglu_act_eval(const struct swiglu_act *act, size_t n, const
     if (swiglu_struct_in(&full, sizeof full, act) || ((!x || !y) && n)) return SWIGLU_E_ARGUMENT;
     TRY(swiglu_act_check(&full, 1, error));
     enter_default(&caller);
-    generic->act(&full, n, x, y);
+    (derivative ? generic->act_grad : generic->act)(&full, n, x, y);
     fesetenv(&caller);
     return SWIGLU_OK;
+}
+
+enum swiglu_status swiglu_act_eval(const struct swiglu_act *act, size_t n, const float *x, float *y) {
+    return swiglu_act_array(act, n, x, y, 0);
 }
 
 /* ---- block ---- */
@@ -105,33 +111,39 @@ enum swiglu_status swiglu_forward_bytes(const struct swiglu_block *block, size_t
     return swiglu_forward_size(block, m, n_threads, bytes) ? SWIGLU_E_SHAPE : SWIGLU_OK;
 }
 
-/* Extent of m rows of n elements in bytes; true if it overflows. */
-static bool extent(size_t m, size_t n, size_t ld_elems, int dtype, size_t *bytes) {
-    size_t elems;
-    return SW_MUL(m - 1, ld_elems, &elems) || SW_ADD(elems, n, &elems) || SW_MUL(elems, swiglu_float_bytes(dtype), bytes);
+enum swiglu_status swiglu_rows_check(struct swiglu_crows *rows, size_t m, size_t n, struct swiglu_span *span) {
+    size_t elems = 0;
+    *span = (struct swiglu_span){rows->data, 0};
+    if (!swiglu_dtype_is_float(rows->dtype)) return SWIGLU_E_ARGUMENT;
+    if (rows->ld_elems == 0) rows->ld_elems = n;
+    if (rows->ld_elems < n) return SWIGLU_E_SHAPE;
+    if (m == 0 || n == 0) return SWIGLU_OK;
+    if (!rows->data) return SWIGLU_E_ARGUMENT;
+    if (SW_MUL(m - 1, rows->ld_elems, &elems) || SW_ADD(elems, n, &elems) ||
+        SW_MUL(elems, swiglu_float_bytes(rows->dtype), &span->bytes))
+        return SWIGLU_E_SHAPE;
+    return SWIGLU_OK;
 }
 
-static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
-    const uintptr_t pa = (uintptr_t)a, pb = (uintptr_t)b;
-    return a_bytes && b_bytes && pa < pb + b_bytes && pb < pa + a_bytes;
+bool swiglu_spans_meet(struct swiglu_span a, struct swiglu_span b) {
+    const uintptr_t pa = (uintptr_t)a.data, pb = (uintptr_t)b.data;
+    return a.bytes && b.bytes && pa < pb + b.bytes && pb < pa + a.bytes;
 }
 
 enum swiglu_status swiglu_forward(const struct swiglu_block *block, size_t m, struct swiglu_crows x, struct swiglu_rows y,
                                   struct swiglu_work work, const struct swiglu_runner *runner) {
-    size_t need, x_bytes, y_bytes;
-    if (!block || !swiglu_dtype_is_float(x.dtype) || !swiglu_dtype_is_float(y.dtype)) return SWIGLU_E_ARGUMENT;
-    if (x.ld_elems == 0) x.ld_elems = block->d_in;
-    if (y.ld_elems == 0) y.ld_elems = block->d_out;
-    if (x.ld_elems < block->d_in || y.ld_elems < block->d_out) return SWIGLU_E_SHAPE;
+    struct swiglu_span x_span, y_span, work_span = {work.data, 0};
+    struct swiglu_crows out = {y.data, y.dtype, y.ld_elems};
+    if (!block) return SWIGLU_E_ARGUMENT;
+    TRY(swiglu_rows_check(&x, m, block->d_in, &x_span));
+    TRY(swiglu_rows_check(&out, m, block->d_out, &y_span));
+    y.ld_elems = out.ld_elems;
     if (m == 0) return SWIGLU_OK;
-    if ((!x.data && block->d_in) || (!y.data && block->d_out)) return SWIGLU_E_ARGUMENT;
-    if (extent(m, block->d_in, x.ld_elems, x.dtype, &x_bytes) || extent(m, block->d_out, y.ld_elems, y.dtype, &y_bytes))
-        return SWIGLU_E_SHAPE;
-    if (swiglu_forward_size(block, m, runner ? runner->n_threads : 1, &need)) return SWIGLU_E_SHAPE;
-    if (!work.data || work.bytes < need) return SWIGLU_E_WORKSPACE;
+    if (swiglu_forward_size(block, m, swiglu_runner_threads(runner), &work_span.bytes)) return SWIGLU_E_SHAPE;
+    if (!work.data || work.bytes < work_span.bytes) return SWIGLU_E_WORKSPACE;
     const bool same = x.data == y.data && x.dtype == y.dtype && x.ld_elems == y.ld_elems;
-    if ((overlap(x.data, x_bytes, y.data, y_bytes) && !same) || overlap(work.data, need, x.data, x_bytes) ||
-        overlap(work.data, need, y.data, y_bytes))
+    if ((swiglu_spans_meet(x_span, y_span) && !same) || swiglu_spans_meet(work_span, x_span) ||
+        swiglu_spans_meet(work_span, y_span))
         return SWIGLU_E_ALIAS;
     swiglu_forward_run(block, m, x, y, work.data, runner);
     return SWIGLU_OK;
@@ -143,21 +155,19 @@ enum swiglu_status swiglu_reference_run(const struct swiglu_desc *desc, size_t m
                                         const struct swiglu_reference *out, struct swiglu_error *error) {
     struct swiglu_desc checked;
     struct swiglu_reference full = {.struct_size = sizeof full};
-    size_t x_bytes;
+    struct swiglu_span span;
     fenv_t caller;
     TRY(swiglu_desc_check(desc, &checked, error));
     REQUIRE(swiglu_struct_in(&full, sizeof full, out) == SWIGLU_OK && full.y, SWIGLU_E_ARGUMENT,
             "reference: NULL, a bad struct_size, or no y");
     REQUIRE(full.compute >= SWIGLU_COMPUTE_AUTO && full.compute <= SWIGLU_COMPUTE_BF16, SWIGLU_E_ARGUMENT,
             "reference: compute %d is unknown", full.compute);
-    REQUIRE(swiglu_dtype_is_float(x.dtype) && swiglu_dtype_is_float(full.y_dtype), SWIGLU_E_ARGUMENT,
-            "reference: x dtype %d or y dtype %d is not f32, f16 or bf16", x.dtype, full.y_dtype);
-    if (x.ld_elems == 0) x.ld_elems = checked.d_in;
-    REQUIRE(x.ld_elems >= checked.d_in, SWIGLU_E_SHAPE, "reference: x stride %zu is below d_in %zu", x.ld_elems,
+    REQUIRE(swiglu_dtype_is_float(full.y_dtype), SWIGLU_E_ARGUMENT, "reference: y dtype %d is not f32, f16 or bf16",
+            full.y_dtype);
+    const enum swiglu_status fits = swiglu_rows_check(&x, m, checked.d_in, &span);
+    REQUIRE(fits == SWIGLU_OK, fits, "reference: x (dtype %d, stride %zu) does not fit %zu rows of %zu", x.dtype, x.ld_elems, m,
             checked.d_in);
     if (m == 0) return SWIGLU_OK;
-    REQUIRE(x.data || checked.d_in == 0, SWIGLU_E_ARGUMENT, "reference: x is NULL");
-    REQUIRE(!extent(m, checked.d_in, x.ld_elems, x.dtype, &x_bytes), SWIGLU_E_SHAPE, "reference: %zu rows of x overflow", m);
     enter_default(&caller);
     const enum swiglu_status status = swiglu_reference_compute(&checked, m, x, &full, error);
     fesetenv(&caller);

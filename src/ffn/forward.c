@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "ffn/pass.h"
 #include "ffn/schedule.h"
+#include "ffn/train.h"
 
 enum {
     PAD_ROWS = 8,          /* above any tile's rows without data */
@@ -53,6 +54,7 @@ struct job {
     const struct swiglu_block *block;
     struct swiglu_crows x;
     struct swiglu_rows y;
+    float *saved; /* or NULL: gate and up of every row */
     size_t n_blocks;
     struct cut full, last; /* of every row block but the last, and of the last */
     struct layout at;
@@ -67,7 +69,8 @@ struct place {
 };
 
 static void finish_hidden(const void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
-    const struct job *job = ((const struct place *)ctx)->job;
+    const struct place *place = ctx;
+    const struct job *job = place->job;
     const struct swiglu_block *b = job->block;
     const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
     const size_t unit = panel * b->up.units_per_panel, row = swiglu_plan_row(p->rows, tile);
@@ -79,6 +82,12 @@ static void finish_hidden(const void *ctx, const struct swiglu_pass *p, unsigned
     if (b->up.bias) a.bias = b->up.bias + panel * 2 * b->kern->vl;
     a.h = rows + elem / SWIGLU_RECORD * t->mr * SWIGLU_RECORD_BYTES + elem % SWIGLU_RECORD * 4;
     b->kern->hidden(&a);
+    if (job->saved) {
+        const size_t ld = b->gated ? 2 * b->d_ff : b->d_ff;
+        float *const gate = job->saved + (place->row0 + row) * ld + unit;
+        swiglu_save_totals(c, a.bias, (unsigned)swiglu_min(t->mr, place->rows - row), a.vectors, b->kern->vl, b->gated,
+                           a.valid, gate, gate + b->d_ff, ld);
+    }
     /* an odd d_ff in bf16 pairs with +0; with one lane no vector reaches it */
     if (x == SWIGLU_X_BF16_IN_F32 && b->kern->vl == 1 && b->d_ff % 2 && unit + b->up.units_per_panel * t->panels >= b->d_ff)
         for (unsigned r = 0; r < t->mr; r++)
@@ -169,8 +178,14 @@ static struct cut cut_rows(const struct swiglu_block *b, unsigned rows, unsigned
 
 void swiglu_forward_run(const struct swiglu_block *block, size_t m, struct swiglu_crows x, struct swiglu_rows y,
                         void *workspace, const struct swiglu_runner *runner) {
+    swiglu_forward_saving(block, m, x, y, NULL, workspace, runner);
+}
+
+void swiglu_forward_saving(const struct swiglu_block *block, size_t m, struct swiglu_crows x, struct swiglu_rows y,
+                           float *saved, void *workspace, const struct swiglu_runner *runner) {
     const unsigned n_threads = swiglu_runner_threads(runner);
-    struct job job = {.block = block, .x = x, .y = y, .n_blocks = swiglu_ceil_div(m, SWIGLU_ROW_BLOCK)};
+    struct job job = {.block = block, .x = x, .y = y, .saved = saved,
+                      .n_blocks = swiglu_ceil_div(m, SWIGLU_ROW_BLOCK)};
     (void)lay_out(block, m, n_threads, &job.at); /* the same numbers as when the size was checked */
     job.work = (char *)workspace + (-(uintptr_t)workspace & 63);
     job.last = cut_rows(block, (unsigned)(m - (job.n_blocks - 1) * SWIGLU_ROW_BLOCK), n_threads);

@@ -16,4 +16,9 @@ bool swiglu_forward_size(const struct swiglu_block *block, size_t m, unsigned n_
 void swiglu_forward_run(const struct swiglu_block *block, size_t m, struct swiglu_crows x, struct swiglu_rows y,
                         void *work, const struct swiglu_runner *runner);
 
+/* The same, and gate and up of all rows (before clamps, biases added) are kept: rows of d_ff, or gated of d_ff gate and then
+ * d_ff up. saved may be NULL. */
+void swiglu_forward_saving(const struct swiglu_block *block, size_t m, struct swiglu_crows x, struct swiglu_rows y,
+                           float *saved, void *work, const struct swiglu_runner *runner);
+
 #endif

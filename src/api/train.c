@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Public entries of training: validate, then call down. */
+#include "ffn/train.h"
+
+#include <fenv.h>
+#include <math.h>
+#include <string.h>
+
+#include "api/rows.h"
+#include "base/act.h"
+#include "base/checked.h"
+#include "dtype/dtype.h"
+#include "ffn/schedule.h"
+
+enum { KNOWN_FLAGS = SWIGLU_TRAIN_KEEP_GATE_UP | SWIGLU_TRAIN_ACCUMULATE };
+
+static int is_raw(const struct swiglu_matrix *m) {
+    return swiglu_dtype_is_float(m->dtype) && (m->data || m->rows == 0 || m->cols == 0);
+}
+
+/* checked holds the description that step points to. */
+static enum swiglu_status open_step(const struct swiglu_desc *desc, const struct swiglu_options *options, size_t m,
+                                    unsigned flags, struct swiglu_desc *checked, struct swiglu_step *step) {
+    struct swiglu_error *const error = NULL;
+    struct swiglu_options chosen;
+    TRY(swiglu_desc_check(desc, checked, error));
+    TRY(swiglu_options_check(options, &chosen, error));
+    if (flags & ~(unsigned)KNOWN_FLAGS) return SWIGLU_E_ARGUMENT;
+    const struct swiglu_matrix *const up = swiglu_desc_half(checked, 1).matrix;
+    const struct swiglu_matrix *const gate = checked->layout == SWIGLU_UNGATED ? up : swiglu_desc_half(checked, 0).matrix;
+    if (!is_raw(gate) || !is_raw(up) || !is_raw(&checked->down)) return SWIGLU_E_UNSUPPORTED;
+    *step = (struct swiglu_step){.kern = swiglu_kern_select(chosen.isa_mask), .desc = checked, .m = m, .flags = flags};
+    if (!step->kern) return SWIGLU_E_HARDWARE;
+    step->compute_up = swiglu_compute_resolve(chosen.compute, gate->dtype, up->dtype);
+    step->compute_down = swiglu_compute_resolve(chosen.compute, checked->down.dtype, checked->down.dtype);
+    return SWIGLU_OK;
+}
+
+enum swiglu_status swiglu_train_bytes(const struct swiglu_desc *desc, const struct swiglu_options *options, size_t m,
+                                      unsigned flags, unsigned n_threads, size_t *work_bytes, size_t *saved_bytes) {
+    struct swiglu_desc checked;
+    struct swiglu_step step;
+    if (!work_bytes || !saved_bytes) return SWIGLU_E_ARGUMENT;
+    TRY(open_step(desc, options, m, flags, &checked, &step));
+    return swiglu_train_size(&step, n_threads, work_bytes, saved_bytes) ? SWIGLU_E_SHAPE : SWIGLU_OK;
+}
+
+/* The aligned workspace, or NULL when it is too small. */
+static char *aligned_work(const struct swiglu_step *step, struct swiglu_work work, const struct swiglu_runner *runner,
+                          size_t *saved_bytes) {
+    size_t need;
+    if (swiglu_train_size(step, swiglu_runner_threads(runner), &need, saved_bytes)) return NULL;
+    if (!work.data || work.bytes < need) return NULL;
+    return (char *)work.data + (-(uintptr_t)work.data & 63);
+}
+
+enum swiglu_status swiglu_train_forward(const struct swiglu_desc *desc, const struct swiglu_options *options, size_t m,
+                                        unsigned flags, struct swiglu_crows x, struct swiglu_rows y, void *saved,
+                                        struct swiglu_work work, const struct swiglu_runner *runner) {
+    struct swiglu_desc checked;
+    struct swiglu_step step;
+    struct swiglu_span spans[2];
+    size_t saved_bytes;
+    TRY(open_step(desc, options, m, flags, &checked, &step));
+    TRY(swiglu_rows_check(&x, m, checked.d_in, &spans[0]));
+    struct swiglu_crows out = {y.data, y.dtype, y.ld_elems};
+    TRY(swiglu_rows_check(&out, m, checked.d_out, &spans[1]));
+    y.ld_elems = out.ld_elems;
+    if (m == 0) return SWIGLU_OK;
+    char *const aligned = aligned_work(&step, work, runner, &saved_bytes);
+    if (!aligned || (saved_bytes && !saved)) return SWIGLU_E_WORKSPACE;
+    const struct swiglu_span own[2] = {{work.data, work.bytes}, {saved, saved_bytes}};
+    if (swiglu_spans_meet(spans[0], spans[1]) && (x.data != y.data || x.dtype != y.dtype || x.ld_elems != y.ld_elems))
+        return SWIGLU_E_ALIAS;
+    for (int i = 0; i < 4; i++)
+        if (swiglu_spans_meet(spans[i / 2], own[i % 2])) return SWIGLU_E_ALIAS;
+    swiglu_train_forward_run(&step, x, y, saved_bytes ? saved : NULL, aligned, runner);
+    return SWIGLU_OK;
+}
+
+/* A weight gradient laid out as its weight: [stored rows][stored columns] of f32. */
+static enum swiglu_status check_gradient(struct swiglu_rows *g, const struct swiglu_matrix *m, struct swiglu_span *span) {
+    *span = (struct swiglu_span){NULL, 0};
+    if (!g->data) return SWIGLU_OK;
+    if (!m || g->dtype != SWIGLU_F32) return SWIGLU_E_ARGUMENT;
+    struct swiglu_crows rows = {g->data, g->dtype, g->ld_elems};
+    TRY(swiglu_rows_check(&rows, swiglu_matrix_stored_rows(m), swiglu_matrix_stored_cols(m), span));
+    g->ld_elems = rows.ld_elems;
+    return SWIGLU_OK;
+}
+
+static void zero_gradient(const struct swiglu_rows *g, const struct swiglu_matrix *m) {
+    if (!g->data) return;
+    for (size_t r = 0; r < swiglu_matrix_stored_rows(m); r++)
+        memset((float *)g->data + r * g->ld_elems, 0, swiglu_matrix_stored_cols(m) * sizeof(float));
+}
+
+static void zero_gradients(const struct swiglu_desc *d, const struct swiglu_grads *g) {
+    const size_t f = d->d_ff;
+    zero_gradient(&g->gate, &d->gate);
+    zero_gradient(&g->up, &d->up);
+    zero_gradient(&g->down, &d->down);
+    if (g->gate_bias) memset(g->gate_bias, 0, (swiglu_desc_is_packed(d) ? 2 * f : f) * sizeof(float));
+    if (g->up_bias) memset(g->up_bias, 0, f * sizeof(float));
+    if (g->down_bias) memset(g->down_bias, 0, d->d_out * sizeof(float));
+}
+
+/* grads, copied and filled in; no output may touch an input or another output. */
+static enum swiglu_status open_gradients(const struct swiglu_desc *d, size_t m, const struct swiglu_grads *in,
+                                         struct swiglu_grads *g, const struct swiglu_span *inputs, int n_inputs) {
+    struct swiglu_span out[4];
+    *g = (struct swiglu_grads){.struct_size = sizeof *g};
+    if (swiglu_struct_in(g, sizeof *g, in)) return SWIGLU_E_ARGUMENT;
+    const int gated = d->layout != SWIGLU_UNGATED, separate = !swiglu_desc_is_packed(d);
+    struct swiglu_crows dx = {g->dx.data, g->dx.dtype, g->dx.ld_elems};
+    out[0] = (struct swiglu_span){NULL, 0};
+    if (dx.data) TRY(swiglu_rows_check(&dx, m, d->d_in, &out[0]));
+    g->dx.ld_elems = dx.ld_elems;
+    TRY(check_gradient(&g->gate, gated ? &d->gate : NULL, &out[1]));
+    TRY(check_gradient(&g->up, separate ? &d->up : NULL, &out[2]));
+    TRY(check_gradient(&g->down, &d->down, &out[3]));
+    if ((g->gate_bias && !gated) || (g->up_bias && !separate)) return SWIGLU_E_ARGUMENT;
+    for (int i = 0; i < 4; i++) {
+        for (int j = 0; j < n_inputs; j++)
+            if (swiglu_spans_meet(out[i], inputs[j])) return SWIGLU_E_ALIAS;
+        for (int j = 0; j < i; j++)
+            if (swiglu_spans_meet(out[i], out[j])) return SWIGLU_E_ALIAS;
+    }
+    return SWIGLU_OK;
+}
+
+enum swiglu_status swiglu_train_backward(const struct swiglu_desc *desc, const struct swiglu_options *options, size_t m,
+                                         unsigned flags, struct swiglu_crows x, struct swiglu_crows dy, const void *saved,
+                                         const struct swiglu_grads *grads, struct swiglu_work work,
+                                         const struct swiglu_runner *runner) {
+    struct swiglu_desc checked;
+    struct swiglu_step step;
+    struct swiglu_grads g;
+    struct swiglu_span inputs[4] = {{0}};
+    size_t saved_bytes = 0;
+    TRY(open_step(desc, options, m, flags, &checked, &step));
+    TRY(swiglu_rows_check(&x, m, checked.d_in, &inputs[0]));
+    TRY(swiglu_rows_check(&dy, m, checked.d_out, &inputs[1]));
+    char *const aligned = aligned_work(&step, work, runner, &saved_bytes);
+    if (m && (!aligned || (saved_bytes && !saved))) return SWIGLU_E_WORKSPACE;
+    inputs[2] = (struct swiglu_span){saved, saved_bytes};
+    inputs[3] = (struct swiglu_span){work.data, m ? work.bytes : 0};
+    TRY(open_gradients(&checked, m, grads, &g, inputs, 4));
+    if (m == 0 && !(flags & SWIGLU_TRAIN_ACCUMULATE)) zero_gradients(&checked, &g);
+    if (m == 0) return SWIGLU_OK;
+    swiglu_train_backward_run(&step, x, dy, saved_bytes ? saved : NULL, &g, aligned, runner);
+    return SWIGLU_OK;
+}
+
+enum swiglu_status swiglu_act_derivative(const struct swiglu_act *act, size_t n, const float *x, float *y) {
+    return swiglu_act_array(act, n, x, y, 1);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A training step straight from raw weights. */
+#ifndef SWIGLU_TRAIN_H
+#define SWIGLU_TRAIN_H
+
+#include <stdbool.h>
+
+#include "ffn/block.h"
+#include "ffn/desc.h"
+
+enum { SWIGLU_TOKEN_CHUNK = 512 }; /* tokens per chain of a weight gradient: decides bits */
+
+struct swiglu_step {
+    const struct swiglu_kern *kern;
+    const struct swiglu_desc *desc;   /* checked; every matrix has data, of float dtype */
+    int compute_up, compute_down;     /* resolved */
+    size_t m;
+    unsigned flags;
+};
+
+/* Bytes of workspace (for forward and backward alike) and of what forward leaves. True means overflow. */
+bool swiglu_train_size(const struct swiglu_step *s, unsigned n_threads, size_t *work, size_t *saved);
+
+/* Everything was checked, m > 0, work is 64-aligned; saved is NULL when nothing is kept. */
+void swiglu_train_forward_run(const struct swiglu_step *s, struct swiglu_crows x, struct swiglu_rows y, float *saved,
+                              char *work, const struct swiglu_runner *runner);
+void swiglu_train_backward_run(const struct swiglu_step *s, struct swiglu_crows x, struct swiglu_crows dy,
+                               const float *saved, const struct swiglu_grads *grads, char *work,
+                               const struct swiglu_runner *runner);
+
+/* The parts of the size above. */
+bool swiglu_train_forward_size(const struct swiglu_step *s, unsigned n_threads, size_t *work);
+bool swiglu_train_backward_size(const struct swiglu_step *s, unsigned n_threads, size_t *work);
+
+/* Weight form of a product in a training step: raw values are widened while they are packed. */
+static inline enum swiglu_wt swiglu_train_wt(int compute) {
+    return compute == SWIGLU_COMPUTE_BF16 ? SWIGLU_WT_BF16_DOT : SWIGLU_WT_F32;
+}
+static inline size_t swiglu_step_halves(const struct swiglu_step *s) { return s->desc->layout == SWIGLU_UNGATED ? 1 : 2; }
+
+/* Copies the totals of a first-product tile, biases added, to rows of gate and of up: what KEEP_GATE_UP keeps, and what
+ * backward reads. gate and up at row 0 and the tile's first unit; ungated: gate takes all. Columns from valid on: untouched. */
+void swiglu_save_totals(const float *c, const float *bias, unsigned rows, unsigned vectors, unsigned vl, int gated,
+                        size_t valid, float *gate, float *up, size_t ld_elems);
+
+#endif

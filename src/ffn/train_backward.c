@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tokens go through in chunks of 512, the length of a weight gradient's chain; hidden units in blocks whose share of the
+ * depth of dx is one chunk of the contract. Per chunk: x and dy are staged, and turned into panels and rows whose depth is
+ * the tokens. Per block: its weights are packed; gate and up (unless kept); dh, whose epilogue leaves h, dg and du as
+ * panels over tokens and dg, du as rows of dx; those are turned; then dx and the weight gradients in one phase. Nothing of
+ * size m x d_ff is kept: a block of 512 tokens x 512 units is a few megabytes and stays near.
+ */
+#include <string.h>
+
+#include "base/checked.h"
+#include "ffn/pass.h"
+#include "ffn/schedule.h"
+#include "ffn/train_layout.h"
+#include "ffn/view.h"
+#include "ffn/weights.h"
+
+enum { UP_SLICE = 512 << 10, DOWN_SLICE = 256 << 10 };
+
+/* Phases of a token chunk: one that prepares it, then these for each block of hidden units. */
+enum { PACK, GATE_UP, HIDDEN, TURN, PRODUCTS, PHASES_PER_BLOCK };
+
+/* The products of the last phase, each with tickets of its own. */
+enum { DX, DW_DOWN, DW_GATE, DW_UP, DB_GATE, DB_UP, DB_DOWN, N_PRODUCTS };
+
+struct back {
+    const struct swiglu_step *step;
+    struct swiglu_crows x, dy;
+    const float *saved;
+    struct swiglu_grads grads;
+    struct swiglu_half half[2], down; /* half[0]: gate, or the only one */
+    unsigned n_halves, n_threads;
+    int has_bias;
+    struct swiglu_back_layout at;
+    char *work;
+};
+
+/* Where in the job a ticket works. */
+struct spot {
+    const struct back *job;
+    size_t chunk, block, token, unit; /* numbers, and the first token and unit */
+    struct swiglu_back_products p;
+    unsigned thread;
+};
+
+static struct spot spot_of(const struct back *job, size_t chunk, size_t block) {
+    struct spot s = {.job = job, .chunk = chunk, .block = block};
+    s.token = chunk * SWIGLU_TOKEN_CHUNK;
+    s.unit = block * job->at.block_units;
+    (void)swiglu_back_products(job->step, swiglu_min(job->step->m - s.token, SWIGLU_TOKEN_CHUNK),
+                               swiglu_min(job->step->desc->d_ff - s.unit, job->at.block_units), &s.p); /* sizes were checked */
+    return s;
+}
+
+static size_t share(size_t n, size_t ticket, size_t n_tickets) { return n * ticket / n_tickets; }
+static size_t spread(const struct back *job) { return job->n_threads > 1 ? 8 * (size_t)job->n_threads : 1; }
+
+/* ---- preparing a chunk of tokens ---- */
+
+static void stage_tile(const struct spot *s, unsigned tile, const struct swiglu_crows *from, size_t k, size_t row_bytes,
+                       const struct swiglu_wt_info *info, char *to) {
+    const struct swiglu_tile *t = swiglu_plan_tile(&s->p.tokens, tile);
+    const unsigned row = swiglu_plan_row(&s->p.tokens, tile);
+    const size_t ld_bytes = from->ld_elems * (from->dtype == SWIGLU_F32 ? 4 : 2);
+    const struct swiglu_stage_args a = {.src = (const char *)from->data + (s->token + row) * ld_bytes, .dtype = from->dtype,
+                                        .ld_bytes = ld_bytes, .rows = (unsigned)swiglu_min(t->mr, s->p.n_tokens - row),
+                                        .mr = t->mr, .k = k, .x = info->x, .dst = to + row * row_bytes};
+    s->job->step->kern->stage(&a);
+}
+
+/* Panel `panel` of product, packed from tokens of a matrix of activations. */
+static void pack_tokens(const struct spot *s, const struct swiglu_product *p, size_t panel, const struct swiglu_crows *from,
+                        char *to) {
+    const struct swiglu_view v = {from->data, from->dtype, 1, from->ld_elems};
+    const size_t lane = panel * p->units_per_panel;
+    swiglu_view_pack(s->job->step->kern, v, lane, swiglu_min(p->units_per_panel, p->n_units - lane), s->token, s->p.n_tokens,
+                     (int)p->wt, to);
+}
+
+/* Rows [lane, lane + 2 vl) of a matrix of n rows, from a panel over tokens. */
+static void turn_panel(const struct spot *s, const struct swiglu_product *p, const char *panel, size_t lane, size_t n,
+                       char *rows) {
+    const struct swiglu_kern *kern = s->job->step->kern;
+    for (size_t j = 0; j < 2 && lane + j * kern->vl < n; j++) {
+        struct swiglu_turn_args a = {.src = panel + j * kern->vl * 4, .n_steps = p->n_steps, .x = p->info->x};
+        a.n_lanes = swiglu_min(kern->vl, n - lane - j * kern->vl);
+        for (size_t l = 0; l < a.n_lanes; l++) a.rows[l] = rows + (lane + j * kern->vl + l) * SWIGLU_RECORD_BYTES;
+        kern->turn(&a);
+    }
+}
+
+static void fill_ones(const struct swiglu_product *p, unsigned vl, size_t n_tokens, char *data) {
+    memset(data, 0, p->data_bytes);
+    for (size_t step = 0; step < p->n_steps; step++) {
+        uint32_t one = 0x3F800000;
+        if (p->wt == SWIGLU_WT_BF16_DOT) one = 2 * step + 1 < n_tokens ? 0x3F803F80 : 0x3F80;
+        memcpy(data + step * 2 * vl * 4, &one, sizeof one);
+    }
+}
+
+static void prepare_chunk(const struct spot *s, size_t ticket) {
+    const struct back *job = s->job;
+    const struct swiglu_desc *d = job->step->desc;
+    const unsigned vl = job->step->kern->vl;
+    const size_t tiles = swiglu_plan_tiles(&s->p.tokens), x_panels = s->p.x.n_panels;
+    const size_t n = tiles + x_panels + swiglu_ceil_div(d->d_out, 2 * (size_t)vl), n_tickets = spread(job);
+    char *const scratch = job->work + job->at.scratch + (s->thread + 1) * (swiglu_ceil_div(job->at.scratch_bytes, 64) * 64) -
+                          swiglu_ceil_div(job->at.panel_bytes, 64) * 64;
+    struct swiglu_product dy = s->p.h; /* the shape of panels of dy over tokens */
+    dy.n_units = d->d_out;
+    for (size_t i = share(n, ticket, n_tickets); i < share(n, ticket + 1, n_tickets); i++) {
+        if (i < tiles) {
+            stage_tile(s, (unsigned)i, &job->x, d->d_in, job->at.x_row, s->p.gate_up.info, job->work + job->at.x_rows);
+            stage_tile(s, (unsigned)i, &job->dy, d->d_out, job->at.dy_row, s->p.dh.info, job->work + job->at.dy_rows);
+        } else if (i < tiles + x_panels) {
+            pack_tokens(s, &s->p.x, i - tiles, &job->x, job->work + job->at.x_panels + (i - tiles) * s->p.x.panel_bytes);
+        } else {
+            const size_t panel = i - tiles - x_panels;
+            pack_tokens(s, &dy, panel, &job->dy, scratch);
+            turn_panel(s, &dy, scratch, panel * 2 * vl, d->d_out, job->work + job->at.dy_turned);
+        }
+    }
+    if (ticket) return;
+    fill_ones(&s->p.ones_up, vl, s->p.n_tokens, job->work + job->at.ones_up);
+    fill_ones(&s->p.ones_down, vl, s->p.n_tokens, job->work + job->at.ones_down);
+}
+
+/* ---- a block of hidden units ---- */
+
+/* Panel of dx: depths are units, runs of gate and of up in turn; lanes are columns of x. */
+static void pack_dx(const struct spot *s, size_t panel) {
+    const struct back *job = s->job;
+    const struct swiglu_product *p = &s->p.dx;
+    const unsigned vl = job->step->kern->vl;
+    const size_t lane = panel * p->units_per_panel, n_lanes = swiglu_min(p->units_per_panel, p->n_units - lane);
+    char *const to = job->work + job->at.w_dx + panel * p->panel_bytes;
+    for (size_t unit = 0; unit < s->p.n_units; unit += SWIGLU_RUN)
+        for (unsigned half = 0; half < job->n_halves; half++) {
+            const size_t k = swiglu_back_run(job->step, s->p.n_units, unit, (int)half);
+            swiglu_view_pack(job->step->kern, swiglu_view_turn(swiglu_view_half(&job->half[half])), lane, n_lanes,
+                             s->unit + unit, swiglu_min(SWIGLU_RUN, s->p.n_units - unit), (int)p->wt,
+                             to + k / p->info->k_step * 2 * vl * 4);
+        }
+}
+
+static void pack_block(const struct spot *s, size_t ticket) {
+    const struct back *job = s->job;
+    const struct swiglu_kern *kern = job->step->kern;
+    const struct swiglu_product *gate_up = &s->p.gate_up, *dh = &s->p.dh;
+    const size_t n_up = job->saved ? 0 : gate_up->n_panels, n_dx = job->grads.dx.data ? s->p.dx.n_panels : 0;
+    const size_t n = n_up + dh->n_panels + n_dx, n_tickets = spread(job);
+    for (size_t i = share(n, ticket, n_tickets); i < share(n, ticket + 1, n_tickets); i++) {
+        if (i < n_up) {
+            const size_t unit = i * gate_up->units_per_panel;
+            for (unsigned half = 0; half < job->n_halves; half++)
+                swiglu_view_pack(kern, swiglu_view_half(&job->half[half]), s->unit + unit,
+                                 swiglu_min(gate_up->units_per_panel, gate_up->n_units - unit), 0, gate_up->k,
+                                 (int)gate_up->wt,
+                                 job->work + job->at.w_gate_up + i * gate_up->panel_bytes + (size_t)half * kern->vl * 4);
+        } else if (i < n_up + dh->n_panels) {
+            const size_t panel = i - n_up, unit = panel * dh->units_per_panel;
+            swiglu_view_pack(kern, swiglu_view_turn(swiglu_view_half(&job->down)), s->unit + unit,
+                             swiglu_min(dh->units_per_panel, dh->n_units - unit), 0, dh->k, (int)dh->wt,
+                             job->work + job->at.w_dh + panel * dh->panel_bytes);
+        } else {
+            pack_dx(s, i - n_up - dh->n_panels);
+        }
+    }
+    if (ticket == 0 && n_up)
+        (void)swiglu_product_bias(gate_up, kern->vl, job->half, (int)job->n_halves, s->unit,
+                                  (float *)(job->work + job->at.bias));
+}
+
+static void finish_gate_up(const void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
+    const struct spot *s = ctx;
+    const struct back *job = s->job;
+    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
+    const size_t unit = panel * p->product->units_per_panel;
+    const size_t at = swiglu_plan_row(p->rows, tile) * job->at.gate_ld + unit;
+    const float *bias = job->has_bias ? (const float *)(job->work + job->at.bias) + panel * 2 * p->kern->vl : NULL;
+    swiglu_save_totals(c, bias, t->mr, 2 * t->panels, p->kern->vl, job->n_halves == 2, s->p.n_units - unit,
+                       (float *)(job->work + job->at.gate) + at, (float *)(job->work + job->at.up) + at, job->at.gate_ld);
+}
+
+static void finish_hidden(const void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
+    const struct spot *s = ctx;
+    const struct back *job = s->job;
+    const struct swiglu_step *step = job->step;
+    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
+    const size_t unit = panel * p->product->units_per_panel, row = swiglu_plan_row(p->rows, tile);
+    const unsigned vl = p->kern->vl;
+    struct swiglu_grad_args a = {.c = c, .act = &step->desc->act, .mr = t->mr,
+                                 .rows = (unsigned)swiglu_min(t->mr, s->p.n_tokens - row), .vectors = 2 * t->panels,
+                                 .gated = job->n_halves == 2, .valid = s->p.n_units - unit, .wt_h = (int)s->p.h.wt,
+                                 .wt_d = (int)s->p.d.wt, .panel_h_bytes = s->p.h.panel_bytes,
+                                 .panel_d_bytes = s->p.d.panel_bytes, .x = s->p.dx.info->x};
+    if (job->saved) {
+        a.ld_elems = step->desc->d_ff * job->n_halves;
+        a.gate = job->saved + (s->token + row) * a.ld_elems + s->unit + unit;
+        a.up = a.gate + step->desc->d_ff;
+    } else {
+        a.ld_elems = job->at.gate_ld;
+        a.gate = (const float *)(job->work + job->at.gate) + row * a.ld_elems + unit;
+        a.up = (const float *)(job->work + job->at.up) + row * a.ld_elems + unit;
+    }
+    const size_t step_bytes = 2 * (size_t)vl * 4, d_at = panel * s->p.d.panel_bytes + row / s->p.d.info->k_step * step_bytes;
+    a.h = job->work + job->at.h + panel * s->p.h.panel_bytes + row / s->p.h.info->k_step * step_bytes;
+    a.dg = job->work + job->at.dg + d_at;
+    a.du = job->work + job->at.du + d_at;
+    const size_t run = unit / SWIGLU_RUN * SWIGLU_RUN, in_run = unit % SWIGLU_RUN;
+    char *rows[2];
+    for (int half = 0; half < 2; half++) {
+        const size_t k = swiglu_back_run(step, s->p.n_units, run, half) + in_run;
+        const size_t elem = a.x == SWIGLU_X_BF16_PAIR ? k / 2 : k;
+        rows[half] = job->work + job->at.d_rows + row * job->at.d_row +
+                     elem / SWIGLU_RECORD * t->mr * SWIGLU_RECORD_BYTES + elem % SWIGLU_RECORD * 4;
+    }
+    a.row_dg = rows[0];
+    a.row_du = rows[1];
+    p->kern->grad(&a);
+}
+
+static void turn_block(const struct spot *s, size_t ticket) {
+    const struct back *job = s->job;
+    const size_t panels = s->p.d.n_panels, n = panels * job->n_halves, n_tickets = spread(job);
+    for (size_t i = share(n, ticket, n_tickets); i < share(n, ticket + 1, n_tickets); i++) {
+        const size_t half = i / panels, panel = i % panels;
+        turn_panel(s, &s->p.d, job->work + (half ? job->at.du : job->at.dg) + panel * s->p.d.panel_bytes,
+                   panel * s->p.d.units_per_panel, s->p.n_units,
+                   job->work + (half ? job->at.du_turned : job->at.dg_turned));
+    }
+}
+
+/* ---- gradients ---- */
+
+static void finish_dx(const void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
+    const struct spot *s = ctx;
+    const struct swiglu_rows *dx = &s->job->grads.dx;
+    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
+    const size_t column = panel * p->product->units_per_panel, row = swiglu_plan_row(p->rows, tile);
+    const size_t elem_bytes = dx->dtype == SWIGLU_F32 ? 4 : 2;
+    struct swiglu_store_args a = {.c = c, .rows = (unsigned)swiglu_min(t->mr, s->p.n_tokens - row), .vectors = 2 * t->panels,
+                                  .valid = s->job->step->desc->d_in - column, .dtype = dx->dtype,
+                                  .ld_bytes = dx->ld_elems * elem_bytes};
+    a.y = (char *)dx->data + (s->token + row) * a.ld_bytes + column * elem_bytes;
+    p->kern->store(&a);
+}
+
+/* One product of the last phase: what its rows are, and where the gradient of (row, column) lies. */
+struct target {
+    const struct swiglu_product *product;
+    const struct swiglu_row_plan *rows;
+    size_t n_rows;
+    const char *staged, *panels;
+    size_t row_bytes, slice_bytes;
+    float *to;           /* of the first row and column; NULL: not wanted */
+    size_t row, col;     /* strides in elements */
+};
+
+struct gradient {
+    const struct spot *spot;
+    struct target to;
+    int add;
+};
+
+static void finish_dw(const void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
+    const struct gradient *g = ctx;
+    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
+    const size_t column = panel * p->product->units_per_panel, row = swiglu_plan_row(p->rows, tile);
+    const unsigned rows = (unsigned)swiglu_min(t->mr, g->to.n_rows - row), vectors = 2 * t->panels;
+    float *const to = g->to.to + row * g->to.row + column * g->to.col;
+    struct swiglu_store_args a = {.c = c, .rows = rows, .vectors = vectors, .valid = p->product->n_units - column, .y = to,
+                                  .dtype = SWIGLU_F32, .ld_bytes = g->to.row * sizeof(float), .add = g->add};
+    if (g->to.col == 1) {
+        p->kern->store(&a);
+        return;
+    }
+    for (unsigned r = 0; r < rows; r++) /* [in, out] weights: the other side is contiguous */
+        for (size_t j = 0; j < (size_t)vectors * p->kern->vl && j < a.valid; j++) {
+            struct swiglu_store_args one = {.c = c + (size_t)r * vectors * p->kern->vl + j, .rows = 1, .vectors = 1,
+                                            .valid = 1, .y = to + r * g->to.row + j * g->to.col, .dtype = SWIGLU_F32,
+                                            .add = g->add};
+            float lane[16] = {one.c[0]}; /* store reads a whole vector */
+            one.c = lane;
+            p->kern->store(&one);
+        }
+}
+
+static struct target weight_target(const struct spot *s, int half) {
+    const struct back *job = s->job;
+    const struct swiglu_half *h = &job->half[half];
+    const struct swiglu_matrix *m = h->matrix;
+    const struct swiglu_rows *g = m == &job->step->desc->gate ? &job->grads.gate : &job->grads.up;
+    const size_t unit = h->stride * (m->in_out ? 1 : g->ld_elems), col = m->in_out ? g->ld_elems : 1;
+    struct target t = {.product = &s->p.x, .rows = &s->p.units, .n_rows = s->p.n_units,
+                       .staged = job->work + (half ? job->at.du_turned : job->at.dg_turned),
+                       .panels = job->work + job->at.x_panels, .row_bytes = SWIGLU_RECORD_BYTES, .slice_bytes = UP_SLICE,
+                       .row = unit, .col = col};
+    if (g->data) t.to = (float *)g->data + h->first * (m->in_out ? 1 : g->ld_elems) + s->unit * unit;
+    return t;
+}
+
+static struct target bias_target(const struct spot *s, int half) {
+    const struct back *job = s->job;
+    const struct swiglu_half *h = &job->half[half];
+    float *const bias = h->bias == &job->step->desc->gate_bias ? job->grads.gate_bias : job->grads.up_bias;
+    struct target t = weight_target(s, half);
+    t.product = &s->p.ones_up;
+    t.panels = job->work + job->at.ones_up;
+    t.to = bias ? bias + h->first + s->unit * h->stride : NULL;
+    t.row = h->stride;
+    t.col = 1;
+    return t;
+}
+
+static struct target target_of(const struct spot *s, int what) {
+    const struct back *job = s->job;
+    const struct swiglu_desc *d = job->step->desc;
+    struct target t = {.rows = &s->p.outs, .n_rows = d->d_out, .staged = job->work + job->at.dy_turned,
+                       .row_bytes = SWIGLU_RECORD_BYTES, .slice_bytes = UP_SLICE, .row = 1, .col = 1};
+    const size_t ld = job->grads.down.ld_elems;
+    switch (what) {
+    case DX:
+        return (struct target){.product = &s->p.dx, .rows = &s->p.tokens, .n_rows = s->p.n_tokens,
+                               .staged = job->work + job->at.d_rows, .panels = job->work + job->at.w_dx,
+                               .row_bytes = job->at.d_row, .slice_bytes = DOWN_SLICE, .to = job->grads.dx.data};
+    case DW_GATE: return weight_target(s, 0);
+    case DW_UP: return job->n_halves == 2 ? weight_target(s, 1) : (struct target){0};
+    case DB_GATE: return bias_target(s, 0);
+    case DB_UP: return job->n_halves == 2 ? bias_target(s, 1) : (struct target){0};
+    case DB_DOWN:
+        t.product = &s->p.ones_down;
+        t.panels = job->work + job->at.ones_down;
+        t.to = s->block ? NULL : job->grads.down_bias;
+        return t;
+    default:
+        t.product = &s->p.h;
+        t.panels = job->work + job->at.h;
+        t.row = d->down.in_out ? 1 : ld;
+        t.col = d->down.in_out ? ld : 1;
+        if (job->grads.down.data) t.to = (float *)job->grads.down.data + s->unit * t.col;
+        return t;
+    }
+}
+
+static unsigned groups_of(const struct back *job, const struct target *t) {
+    return job->n_threads > 1 && swiglu_plan_tiles(t->rows) > 16 ? 2 : 1;
+}
+
+static size_t panels_of(const struct back *job, const struct target *t) {
+    return swiglu_pass_panels(t->product, t->rows, t->n_rows / groups_of(job, t), job->n_threads);
+}
+
+static size_t target_tickets(const struct spot *s, int what) {
+    const struct target t = target_of(s, what);
+    if (!t.to || t.n_rows == 0) return 0;
+    return swiglu_ceil_div(t.product->n_panels, panels_of(s->job, &t)) * groups_of(s->job, &t);
+}
+
+static void run_pass(const struct spot *s, const struct target *t, size_t ticket, swiglu_finish_fn *finish, const void *ctx,
+                     float *totals, int add) {
+    const struct back *job = s->job;
+    const unsigned groups = groups_of(job, t), group = (unsigned)(ticket % groups), tiles = swiglu_plan_tiles(t->rows);
+    const size_t per_ticket = panels_of(job, t), scratch = swiglu_ceil_div(job->at.scratch_bytes, 64) * 64;
+    struct swiglu_product product = *t->product;
+    product.data = (char *)t->panels; /* only read */
+    struct swiglu_pass p = {.kern = job->step->kern, .product = &product, .rows = t->rows, .staged = t->staged,
+                            .row_bytes = t->row_bytes, .slice_bytes = t->slice_bytes,
+                            .scratch = (float *)(job->work + job->at.scratch + s->thread * scratch),
+                            .panel = ticket / groups * per_ticket, .tile = tiles * group / groups,
+                            .tile_end = tiles * (group + 1) / groups, .totals = totals, .rows_padded = job->at.rows,
+                            .add = add, .finish = finish, .ctx = ctx};
+    p.panel_end = swiglu_min(p.panel + per_ticket, product.n_panels);
+    swiglu_pass_run(&p);
+}
+
+static void run_products(const struct spot *s, size_t ticket) {
+    const struct back *job = s->job;
+    int what = 0;
+    for (size_t n; ticket >= (n = target_tickets(s, what)); what++) ticket -= n;
+    const struct gradient g = {s, target_of(s, what), s->chunk > 0 || (job->step->flags & SWIGLU_TRAIN_ACCUMULATE)};
+    if (what == DX)
+        run_pass(s, &g.to, ticket, s->block + 1 == job->at.n_blocks ? finish_dx : NULL, s,
+                 (float *)(job->work + job->at.dx_totals), s->block > 0);
+    else
+        run_pass(s, &g.to, ticket, finish_dw, &g, NULL, 0);
+}
+
+/* ---- phases ---- */
+
+static struct target gate_up_target(const struct spot *s) {
+    const struct back *job = s->job;
+    return (struct target){.product = &s->p.gate_up, .rows = &s->p.tokens, .n_rows = s->p.n_tokens,
+                           .staged = job->work + job->at.x_rows, .panels = job->work + job->at.w_gate_up,
+                           .row_bytes = job->at.x_row, .slice_bytes = UP_SLICE};
+}
+
+static struct target hidden_target(const struct spot *s) {
+    const struct back *job = s->job;
+    return (struct target){.product = &s->p.dh, .rows = &s->p.tokens, .n_rows = s->p.n_tokens,
+                           .staged = job->work + job->at.dy_rows, .panels = job->work + job->at.w_dh,
+                           .row_bytes = job->at.dy_row, .slice_bytes = UP_SLICE};
+}
+
+static struct spot spot_of_phase(const struct back *job, size_t phase, int *kind) {
+    const size_t per_chunk = 1 + job->at.n_blocks * PHASES_PER_BLOCK, in_chunk = phase % per_chunk;
+    *kind = in_chunk ? (int)((in_chunk - 1) % PHASES_PER_BLOCK) : -1;
+    return spot_of(job, phase / per_chunk, in_chunk ? (in_chunk - 1) / PHASES_PER_BLOCK : 0);
+}
+
+static size_t count_tickets(const void *ctx, size_t phase) {
+    const struct back *job = ctx;
+    int kind;
+    const struct spot s = spot_of_phase(job, phase, &kind);
+    const struct target t = kind == GATE_UP ? gate_up_target(&s) : hidden_target(&s);
+    size_t n = 0;
+    switch (kind) {
+    case GATE_UP:
+        if (job->saved) return 0; /* fall through */
+    case HIDDEN: return swiglu_ceil_div(t.product->n_panels, panels_of(job, &t)) * groups_of(job, &t);
+    case PRODUCTS:
+        for (int what = 0; what < N_PRODUCTS; what++) n += target_tickets(&s, what);
+        return n;
+    default: return spread(job);
+    }
+}
+
+static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) {
+    int kind;
+    struct spot s = spot_of_phase(ctx, phase, &kind);
+    const struct target t = kind == GATE_UP ? gate_up_target(&s) : hidden_target(&s);
+    s.thread = thread;
+    switch (kind) {
+    case PACK: pack_block(&s, ticket); break;
+    case GATE_UP: run_pass(&s, &t, ticket, finish_gate_up, &s, NULL, 0); break;
+    case HIDDEN: run_pass(&s, &t, ticket, finish_hidden, &s, NULL, 0); break;
+    case TURN: turn_block(&s, ticket); break;
+    case PRODUCTS: run_products(&s, ticket); break;
+    default: prepare_chunk(&s, ticket); break;
+    }
+}
+
+void swiglu_train_backward_run(const struct swiglu_step *s, struct swiglu_crows x, struct swiglu_crows dy, const float *saved,
+                               const struct swiglu_grads *grads, char *work, const struct swiglu_runner *runner) {
+    const int gated = swiglu_step_halves(s) == 2;
+    struct back job = {.step = s, .x = x, .dy = dy, .saved = saved, .grads = *grads,
+                       .half = {swiglu_desc_half(s->desc, !gated), swiglu_desc_half(s->desc, 1)},
+                       .down = {&s->desc->down, &s->desc->down_bias, 0, 1}, .n_halves = (unsigned)swiglu_step_halves(s),
+                       .n_threads = swiglu_runner_threads(runner), .work = work};
+    for (unsigned i = 0; i < job.n_halves; i++) job.has_bias |= job.half[i].bias->data != NULL;
+    (void)swiglu_back_layout(s, job.n_threads, &job.at); /* the same numbers as when the size was checked */
+    struct swiglu_schedule schedule = {.ctx = &job, .n_phases = job.at.n_chunks * (1 + job.at.n_blocks * PHASES_PER_BLOCK),
+                                       .n_tickets = count_tickets, .run = run_ticket};
+    swiglu_schedule_run(&schedule, runner);
+}

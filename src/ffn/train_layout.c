@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ffn/train_layout.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "ffn/weights.h"
+
+static size_t padded(const struct swiglu_step *s, size_t n) { /* even where depths are eaten in pairs */
+    return s->compute_up == SWIGLU_COMPUTE_BF16 ? n + n % 2 : n;
+}
+
+size_t swiglu_back_depth(const struct swiglu_step *s, size_t n_units) {
+    return swiglu_step_halves(s) * padded(s, n_units);
+}
+
+size_t swiglu_back_run(const struct swiglu_step *s, size_t n_units, size_t unit, int half) {
+    const size_t run = swiglu_min(SWIGLU_RUN, n_units - unit);
+    return unit * swiglu_step_halves(s) + (half ? padded(s, run) : 0);
+}
+
+static bool shape(struct swiglu_product *p, const struct swiglu_kern *kern, int compute, size_t k, size_t n_units, int two) {
+    *p = (struct swiglu_product){.wt = swiglu_train_wt(compute), .k = k, .n_units = n_units};
+    return swiglu_product_shape(p, kern, two);
+}
+
+/* Panels whose depth is the tokens of a chunk have room for the rows that pad its last tile. */
+static bool shape_tokens(struct swiglu_product *p, const struct swiglu_kern *kern, int compute, size_t n_tokens, size_t n_units) {
+    if (shape(p, kern, compute, n_tokens + SWIGLU_ROW_PADDING, n_units, 0)) return true;
+    p->k = n_tokens;
+    p->n_steps = swiglu_kern_steps(p->info, n_tokens);
+    return false;
+}
+
+bool swiglu_back_products(const struct swiglu_step *s, size_t n_tokens, size_t n_units, struct swiglu_back_products *p) {
+    const struct swiglu_desc *d = s->desc;
+    const struct swiglu_kern *k = s->kern;
+    const int up = s->compute_up, down = s->compute_down;
+    p->n_tokens = n_tokens;
+    p->n_units = n_units;
+    p->tokens = swiglu_plan_rows(k, n_tokens);
+    p->units = swiglu_plan_rows(k, n_units);
+    p->outs = swiglu_plan_rows(k, d->d_out);
+    return shape(&p->gate_up, k, up, d->d_in, n_units, swiglu_step_halves(s) == 2) ||
+           shape(&p->dh, k, down, d->d_out, n_units, 0) ||
+           shape(&p->dx, k, up, swiglu_back_depth(s, n_units), d->d_in, 0) ||
+           shape_tokens(&p->x, k, up, n_tokens, d->d_in) || shape_tokens(&p->h, k, down, n_tokens, n_units) ||
+           shape_tokens(&p->d, k, up, n_tokens, n_units) || shape_tokens(&p->ones_up, k, up, n_tokens, 1) ||
+           shape_tokens(&p->ones_down, k, down, n_tokens, 1);
+}
+
+bool swiglu_back_layout(const struct swiglu_step *s, unsigned n_threads, struct swiglu_back_layout *l) {
+    const struct swiglu_desc *d = s->desc;
+    const unsigned vl = s->kern->vl, panels = s->kern->prefill[0].panels;
+    const size_t n_tokens = swiglu_min(s->m, SWIGLU_TOKEN_CHUNK), lanes = 2 * (size_t)vl * panels;
+    struct swiglu_back_products p;
+    memset(l, 0, sizeof *l);
+    l->block_units = SWIGLU_CHUNK / swiglu_step_halves(s); /* the depth of dx that a block adds is exactly one chunk */
+    l->n_blocks = swiglu_max(swiglu_ceil_div(d->d_ff, l->block_units), 1);
+    l->n_chunks = swiglu_ceil_div(s->m, SWIGLU_TOKEN_CHUNK);
+    const size_t n_units = swiglu_min(d->d_ff, l->block_units), rows = n_tokens + SWIGLU_ROW_PADDING;
+    if (swiglu_back_products(s, n_tokens, n_units, &p)) return true;
+    l->rows = rows;
+    l->x_row = swiglu_kern_row_bytes(p.gate_up.info, d->d_in);
+    l->dy_row = swiglu_kern_row_bytes(p.dh.info, d->d_out);
+    l->d_row = swiglu_kern_row_bytes(p.dx.info, swiglu_back_depth(s, l->block_units));
+    l->gate_ld = n_units + 16; /* rows a power of two apart would share cache sets */
+    l->panel_bytes = swiglu_max(p.h.panel_bytes, p.d.panel_bytes);
+    const size_t turned = n_units + SWIGLU_ROW_PADDING, gate_bytes = l->gate_ld * sizeof(float);
+    size_t *const t = &l->total;
+    bool bad = swiglu_reserve(t, rows, l->x_row, &l->x_rows) || swiglu_reserve(t, rows, l->dy_row, &l->dy_rows) ||
+               swiglu_reserve(t, 1, p.x.data_bytes, &l->x_panels) ||
+               swiglu_reserve(t, d->d_out + SWIGLU_ROW_PADDING, SWIGLU_RECORD_BYTES, &l->dy_turned) ||
+               swiglu_reserve(t, 1, p.ones_up.data_bytes, &l->ones_up) ||
+               swiglu_reserve(t, 1, p.ones_down.data_bytes, &l->ones_down) ||
+               swiglu_reserve(t, 1, p.gate_up.data_bytes, &l->w_gate_up) ||
+               swiglu_reserve(t, 1, p.dh.data_bytes, &l->w_dh) || swiglu_reserve(t, 1, p.dx.data_bytes, &l->w_dx) ||
+               swiglu_reserve(t, swiglu_product_lanes(&p.gate_up, vl), sizeof(float), &l->bias) ||
+               swiglu_reserve(t, rows, gate_bytes, &l->gate) || swiglu_reserve(t, rows, gate_bytes, &l->up) ||
+               swiglu_reserve(t, 1, p.h.data_bytes, &l->h) || swiglu_reserve(t, 1, p.d.data_bytes, &l->dg) ||
+               swiglu_reserve(t, 1, p.d.data_bytes, &l->du) || swiglu_reserve(t, rows, l->d_row, &l->d_rows) ||
+               swiglu_reserve(t, turned, SWIGLU_RECORD_BYTES, &l->dg_turned) ||
+               swiglu_reserve(t, turned, SWIGLU_RECORD_BYTES, &l->du_turned) ||
+               swiglu_reserve(t, swiglu_product_lanes(&p.dx, vl), rows * sizeof(float), &l->dx_totals);
+    l->scratch_bytes = rows * lanes * sizeof(float) + l->panel_bytes; /* totals, then one panel of dy */
+    return bad || swiglu_reserve(t, n_threads ? n_threads : 1, swiglu_ceil_div(l->scratch_bytes, 64) * 64, &l->scratch);
+}
+
+bool swiglu_train_backward_size(const struct swiglu_step *s, unsigned n_threads, size_t *work) {
+    struct swiglu_back_layout l;
+    if (swiglu_back_layout(s, n_threads, &l)) return true;
+    *work = l.total;
+    return false;
+}
+
+bool swiglu_train_size(const struct swiglu_step *s, unsigned n_threads, size_t *work, size_t *saved) {
+    size_t forward = 0, backward = 0, per_row = 0;
+    *saved = 0;
+    if (s->m == 0) {
+        *work = 64;
+        return false;
+    }
+    if (swiglu_train_forward_size(s, n_threads, &forward) || swiglu_train_backward_size(s, n_threads, &backward)) return true;
+    if (s->flags & SWIGLU_TRAIN_KEEP_GATE_UP) per_row = s->desc->d_ff * swiglu_step_halves(s) * sizeof(float);
+    return SW_ADD(swiglu_max(forward, backward), (size_t)64, work) || /* 64: to align a caller's pointer */
+           SW_MUL(per_row, s->m, saved);
+}

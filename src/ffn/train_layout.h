@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What backward keeps in its workspace, and the shapes of its products. */
+#ifndef SWIGLU_TRAIN_LAYOUT_H
+#define SWIGLU_TRAIN_LAYOUT_H
+
+#include "ffn/plan.h"
+#include "ffn/train.h"
+
+enum {
+    SWIGLU_RUN = 128,      /* hidden units of gate, then as many of up, in the depth of dx */
+    SWIGLU_ROW_PADDING = 8 /* above any tile's rows without data */
+};
+
+/* The products of one block of hidden units and one chunk of tokens. Rows x depth x outputs:
+ *   gate_up tokens x d_in  x units      dh tokens x d_out x units      dx tokens x combined x d_in
+ *   x       units  x tokens x d_in  (dWgate, dWup; the panels are x)
+ *   h       d_out  x tokens x units (dWdown; the panels are h)
+ *   d       only a shape: panels of dg and of du, whose lanes are turned into rows
+ *   ones_*  units or d_out x tokens x 1 (biases) */
+struct swiglu_back_products {
+    struct swiglu_product gate_up, dh, dx, x, h, d, ones_up, ones_down;
+    struct swiglu_row_plan tokens, units, outs;
+    size_t n_tokens, n_units;
+};
+
+struct swiglu_back_layout {
+    size_t block_units, n_blocks, n_chunks; /* hidden units per block, blocks, token chunks */
+    size_t x_row, dy_row, d_row;            /* bytes of staged rows of x, dy, and of dg and du */
+    size_t gate_ld;                         /* elements of a row of gate (and of up) */
+    size_t rows;                            /* tokens of a chunk, padded */
+    size_t x_rows, dy_rows, x_panels, dy_turned, ones_up, ones_down, w_gate_up, w_dh, w_dx, bias, gate, up, h, dg, du, d_rows,
+        dg_turned, du_turned, dx_totals, scratch, scratch_bytes, panel_bytes, total;
+};
+
+/* Depth of dx for n units: pairs do not straddle gate and up. */
+size_t swiglu_back_depth(const struct swiglu_step *s, size_t n_units);
+/* Depth at which a run of `half` begins, for the run that starts at `unit` of a block of n_units. */
+size_t swiglu_back_run(const struct swiglu_step *s, size_t n_units, size_t unit, int half);
+
+bool swiglu_back_products(const struct swiglu_step *s, size_t n_tokens, size_t n_units, struct swiglu_back_products *p);
+bool swiglu_back_layout(const struct swiglu_step *s, unsigned n_threads, struct swiglu_back_layout *l);
+
+#endif
