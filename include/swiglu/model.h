@@ -22,9 +22,11 @@ struct swiglu_model_options {
     size_t struct_size;
     int strict;             /* 1: warnings (trailing bytes and the like) become errors */
     const char *activation; /* NULL, or a name for swiglu_act_init that overrides what the file says */
+    int scan;               /* 1: a folder's index is not read, but every file in it called *.safetensors */
 };
 
-/* what     opens a GGUF file (v2, v3), checks all of its header, finds its feed-forward blocks
+/* what     opens a GGUF file (v2, v3), a .safetensors file with the config.json beside it, or a folder with
+ *          model.safetensors.index.json and its shards or model.safetensors; checks all of its headers, finds its blocks
  * memory   *model must be passed to swiglu_model_close; NULL on failure. options and error may be NULL
  * threads  any; a model is immutable, but its descriptions' read callbacks use pread and may run at once
  * errors   E_OPEN, E_FORMAT, E_UNSUPPORTED, E_READ, E_MEMORY, E_ARGUMENT     since  0.1 */
@@ -36,11 +38,11 @@ SWIGLU_API void swiglu_model_close(struct swiglu_model *model); /* NULL is fine;
 
 struct swiglu_model_info {
     size_t struct_size;
-    const char *format;       /* "gguf" */
-    unsigned format_version;
-    const char *architecture; /* general.architecture, escaped; "" when the file has none */
+    const char *format;       /* "gguf" or "safetensors" */
+    unsigned format_version;  /* 0: the format has none */
+    const char *architecture; /* general.architecture or the config's model_type, escaped; "" when there is none */
     const char *name;         /* general.name, escaped; "" when the file has none */
-    uint64_t file_bytes;
+    uint64_t file_bytes;      /* of all files that hold tensors */
     size_t n_tensors, n_blocks, n_warnings;
 };
 /* memory   strings live until close     errors  E_ARGUMENT     threads  any     since  0.1 */
@@ -52,11 +54,12 @@ SWIGLU_API const char *swiglu_model_warning(const struct swiglu_model *model, si
 struct swiglu_tensor_info {
     size_t struct_size;
     const char *name;      /* escaped for printing */
-    int dtype;             /* the file's number; swiglu_dtype_query may not know it */
+    int dtype;             /* GGUF's number; types that GGUF lacks from 1000 on. swiglu_dtype_query may not know it */
     const char *dtype_name;/* the format's own name, also for types that are listed only */
     unsigned n_dims;
-    uint64_t dims[4];      /* outermost first: a weight of [rows, cols] has dims[0] rows */
-    uint64_t offset, bytes;/* in the file */
+    uint64_t dims[4];      /* outermost first: a weight of [rows, cols] has dims[0] rows; of more than 4 dimensions the
+                              last ones are multiplied */
+    uint64_t offset, bytes;/* in its file */
 };
 /* errors   E_ARGUMENT (index)     memory  strings live until close     threads  any     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_model_tensor(const struct swiglu_model *model, size_t i,
@@ -75,7 +78,7 @@ struct swiglu_model_block_info {
     const char *reason;     /* why it was left out, or "" */
     const char *kind;       /* "gated", "plain", "experts", ... */
     const char *activation; /* the name or parameters in words, such as "silu" */
-    const char *activation_source; /* "architecture llama", "--activation", a metadata key, ... */
+    const char *activation_source; /* "architecture llama", "config.json hidden_act", "--activation", ... */
     const char *layout_name;/* "separate", "gate|up", "up|gate", "interleaved", "ungated" */
     size_t d_in, d_ff, d_out;
     struct swiglu_act act;
@@ -84,6 +87,7 @@ struct swiglu_model_block_info {
     long gate_bias, up_bias, down_bias;
     long norm;              /* the RMS or layer norm before the block, -1 = none found */
     uint64_t weight_bytes;  /* in the file, biases included */
+    int in_out;             /* 1: the weights are stored [in, out] (Conv1D of GPT-2) */
 };
 /* memory   strings live until close     errors  E_ARGUMENT (index)     threads  any     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_model_block(const struct swiglu_model *model, size_t i,

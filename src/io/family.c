@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "io/family.h"
 
-#include <stddef.h>
 #include <string.h>
 
 static const struct swiglu_family families[] = {
@@ -11,8 +10,20 @@ static const struct swiglu_family families[] = {
 #undef FAMILY
 };
 
+static const struct swiglu_hf_family hf_families[] = {
+#define FAMILY(type, activation, key, form, scheme, in_out, extra, left_out, ...)                             \
+    {{type, activation, SWIGLU_FORM_##form, SWIGLU_EITHER, SWIGLU_##extra, left_out}, key, SWIGLU_SCHEME_##scheme, \
+     in_out, {__VA_ARGS__}},
+#include "io/hf_family.def"
+#undef FAMILY
+};
+
 const struct swiglu_family *swiglu_family_find(const char *architecture) {
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
         if (!strcmp(families[i].architecture, architecture)) return &families[i];
     return NULL;
+}
+
+const struct swiglu_hf_family *swiglu_hf_family_at(size_t i) {
+    return i < sizeof hf_families / sizeof hf_families[0] ? &hf_families[i] : NULL;
 }

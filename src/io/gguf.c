@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "io/gguf.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -19,31 +17,6 @@ const struct swiglu_gguf_type *swiglu_gguf_type_find(uint32_t type) {
     for (size_t i = 0; i < sizeof gguf_types / sizeof gguf_types[0]; i++)
         if (gguf_types[i].type == type) return &gguf_types[i];
     return NULL;
-}
-
-enum swiglu_status swiglu_gguf_fail(const struct swiglu_gguf *g, struct swiglu_error *error, enum swiglu_status code,
-                                    uint64_t offset, const char *format, ...) {
-    char text[sizeof((struct swiglu_error *)0)->text];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (offset == SWIGLU_NO_OFFSET) return swiglu_fail(error, code, offset, 0, "%s: %s", g->file.shown, text);
-    return swiglu_fail(error, code, offset, 0, "%s: %s (at byte %llu)", g->file.shown, text,
-                       (unsigned long long)offset);
-}
-
-enum swiglu_status swiglu_gguf_warn(struct swiglu_gguf *g, struct swiglu_error *error, uint64_t offset,
-                                    const char *format, ...) {
-    char text[256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (g->strict) return swiglu_gguf_fail(g, error, SWIGLU_E_FORMAT, offset, "%s", text);
-    if (swiglu_names_push(&g->warnings, text, strlen(text)))
-        return swiglu_gguf_fail(g, error, SWIGLU_E_MEMORY, offset, "out of memory for a warning");
-    return SWIGLU_OK;
 }
 
 const struct swiglu_kv *swiglu_gguf_find(const struct swiglu_gguf *g, const char *key) {
@@ -94,23 +67,15 @@ bool swiglu_gguf_real(const struct swiglu_gguf *g, const struct swiglu_kv *kv, u
     return true;
 }
 
-enum swiglu_status swiglu_gguf_open(struct swiglu_gguf *g, const char *path, int strict, struct swiglu_error *error) {
-    *g = (struct swiglu_gguf){.strict = strict, .alignment = 32};
-    enum swiglu_status status = swiglu_file_open(&g->file, path, error);
-    if (status == SWIGLU_OK) {
-        status = swiglu_gguf_parse(g, error);
-        if (status != SWIGLU_OK) swiglu_gguf_close(g);
-    }
-    return status;
+enum swiglu_status swiglu_gguf_read(struct swiglu_gguf *g, struct swiglu_catalog *catalog, struct swiglu_error *error) {
+    *g = (struct swiglu_gguf){.catalog = catalog, .alignment = 32};
+    catalog->fastest_first = true;
+    return swiglu_gguf_parse(g, error);
 }
 
-void swiglu_gguf_close(struct swiglu_gguf *g) {
-    swiglu_file_close(&g->file);
+void swiglu_gguf_free(struct swiglu_gguf *g) {
     swiglu_names_free(&g->keys);
-    swiglu_names_free(&g->names);
-    swiglu_names_free(&g->warnings);
     swiglu_free(g->kvs);
     swiglu_free(g->values);
-    swiglu_free(g->tensors);
-    g->kvs = NULL, g->values = NULL, g->tensors = NULL;
+    g->kvs = NULL, g->values = NULL;
 }

@@ -32,7 +32,7 @@ size_t swiglu_kv_bytes(unsigned type) {
     return type < SWIGLU_KV_TYPES ? bytes[type] : 0;
 }
 
-static uint64_t gguf_left(const struct gguf_parser *p) { return p->g->file.bytes - p->at; }
+static uint64_t gguf_left(const struct gguf_parser *p) { return swiglu_gguf_file(p->g)->bytes - p->at; }
 
 /* FILE: FIELD text (at byte N) */
 static SW_PRINTF(4, 5) enum swiglu_status gguf_bad(const struct gguf_parser *p, uint64_t at, enum swiglu_status code,
@@ -49,7 +49,7 @@ static SW_PRINTF(4, 5) enum swiglu_status gguf_bad(const struct gguf_parser *p, 
     } else {
         snprintf(shown, sizeof shown, "%s[%llu].", p->group, (ull)p->index);
     }
-    return swiglu_gguf_fail(p->g, p->error, code, at, "%s%s%s", shown, p->part, text);
+    return swiglu_catalog_fail(p->g->catalog, 0, p->error, code, at, "%s%s%s", shown, p->part, text);
 }
 
 static enum swiglu_status gguf_no_memory(const struct gguf_parser *p) {
@@ -59,7 +59,7 @@ static enum swiglu_status gguf_no_memory(const struct gguf_parser *p) {
 static enum swiglu_status gguf_refill(struct gguf_parser *p) {
     p->window_bytes = 0;
     const size_t n = gguf_left(p) < WINDOW ? (size_t)gguf_left(p) : WINDOW;
-    TRY(swiglu_file_read(&p->g->file, p->at, p->window, n, p->error));
+    TRY(swiglu_file_read(swiglu_gguf_file(p->g), p->at, p->window, n, p->error));
     p->window_at = p->at, p->window_bytes = n;
     return SWIGLU_OK;
 }
@@ -97,7 +97,7 @@ static enum swiglu_status gguf_magic(struct gguf_parser *p) {
     static const char *const old[] = {"lmgg", "fmgg", "tjgg", "algg"};
     char magic[4], shown[24];
     p->part = "file size";
-    if (p->g->file.bytes == 0) return gguf_bad(p, 0, SWIGLU_E_FORMAT, " 0: at least 24 bytes needed");
+    if (swiglu_gguf_file(p->g)->bytes == 0) return gguf_bad(p, 0, SWIGLU_E_FORMAT, " 0: at least 24 bytes needed");
     p->part = "magic";
     TRY(gguf_take(p, magic, sizeof magic));
     if (!memcmp(magic, "GGUF", 4)) return SWIGLU_OK;
@@ -261,7 +261,7 @@ static enum swiglu_status gguf_alignment(struct gguf_parser *p) {
                         " %llu: not a power of two (the format's text allows it, ggml refuses it)", (ull)a);
     g->alignment = a;
     if (a >= 8) return SWIGLU_OK;
-    return swiglu_gguf_warn(g, p->error, kv->offset, "general.alignment %llu: the format asks for a multiple of 8",
+    return swiglu_catalog_warn(g->catalog, 0, p->error, kv->offset, "general.alignment %llu: the format asks for a multiple of 8",
                             (ull)a);
 }
 
@@ -301,25 +301,28 @@ static enum swiglu_status gguf_tensor_name(struct gguf_parser *p) {
     if (zero)
         return gguf_bad(p, at + 8 + (uint64_t)(zero - p->text), SWIGLU_E_FORMAT, ": byte 0 at place %d of %llu",
                         (int)(zero - p->text), (ull)n);
-    if (swiglu_names_push(&p->g->names, p->text, (size_t)n)) return gguf_no_memory(p);
-    p->name = swiglu_names_at(&p->g->names, p->index);
+    if (swiglu_names_push(&p->g->catalog->names, p->text, (size_t)n)) return gguf_no_memory(p);
+    p->name = swiglu_names_at(&p->g->catalog->names, p->index);
     return SWIGLU_OK;
 }
 
+/* The file lists the fastest dimension first; the catalog the outermost. */
 static enum swiglu_status gguf_dims(struct gguf_parser *p, struct swiglu_tensor *t, uint64_t *elems) {
     static const char *const part[SWIGLU_LIMIT_DIMS] = {"dims[0]", "dims[1]", "dims[2]", "dims[3]"};
     uint64_t at = p->at;
-    TRY(gguf_u32(p, "n_dims", &t->n_dims));
-    if (t->n_dims > SWIGLU_LIMIT_DIMS)
-        return gguf_bad(p, at, SWIGLU_E_FORMAT, " %u: limit %d", t->n_dims, SWIGLU_LIMIT_DIMS);
-    for (uint32_t i = 0; i < t->n_dims; i++) {
+    uint32_t n;
+    TRY(gguf_u32(p, "n_dims", &n));
+    if (n > SWIGLU_LIMIT_DIMS) return gguf_bad(p, at, SWIGLU_E_FORMAT, " %u: limit %d", n, SWIGLU_LIMIT_DIMS);
+    t->n_dims = (uint16_t)n;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t *dim = &t->dims[n - 1 - i];
         at = p->at;
-        TRY(gguf_u64(p, part[i], &t->dims[i]));
-        if (t->dims[i] > SWIGLU_LIMIT_ELEMS)
-            return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: limit %llu", (ull)t->dims[i], (ull)SWIGLU_LIMIT_ELEMS);
-        if (SW_MUL(*elems, t->dims[i], elems) || *elems > SWIGLU_LIMIT_ELEMS) {
+        TRY(gguf_u64(p, part[i], dim));
+        if (*dim > SWIGLU_LIMIT_ELEMS)
+            return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: limit %llu", (ull)*dim, (ull)SWIGLU_LIMIT_ELEMS);
+        if (SW_MUL(*elems, *dim, elems) || *elems > SWIGLU_LIMIT_ELEMS) {
             p->part = "dims product";
-            return gguf_bad(p, at, SWIGLU_E_FORMAT, " up to dims[%u] %llu: limit %llu", i, (ull)t->dims[i],
+            return gguf_bad(p, at, SWIGLU_E_FORMAT, " up to dims[%u] %llu: limit %llu", i, (ull)*dim,
                             (ull)SWIGLU_LIMIT_ELEMS);
         }
     }
@@ -334,10 +337,10 @@ static enum swiglu_status gguf_misplaced(struct gguf_parser *p, const struct swi
         return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: a hole, the tensors before it end at %llu", (ull)t->offset,
                         (ull)expected);
     for (uint64_t i = 0; i < p->index; i++) {
-        const struct swiglu_tensor *o = &g->tensors[i];
+        const struct swiglu_tensor *o = &g->catalog->tensors[i];
         if (t->offset + t->bytes > o->offset && t->offset < o->offset + o->bytes)
             return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: overlaps %.63s, which has %llu bytes from %llu on",
-                            (ull)t->offset, swiglu_names_at(&g->names, i), (ull)o->bytes, (ull)o->offset);
+                            (ull)t->offset, swiglu_names_at(&g->catalog->names, i), (ull)o->bytes, (ull)o->offset);
     }
     return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: out of order, ggml expects %llu here", (ull)t->offset,
                     (ull)expected);
@@ -345,12 +348,13 @@ static enum swiglu_status gguf_misplaced(struct gguf_parser *p, const struct swi
 
 /* One entry of the list. *expected: where its data must begin, as in ggml: each right after the one before. */
 static enum swiglu_status gguf_tensor(struct gguf_parser *p, uint64_t *expected) {
-    struct swiglu_gguf *g = p->g;
+    const uint64_t alignment = p->g->alignment;
+    struct swiglu_catalog *c = p->g->catalog;
     uint64_t elems = 1, end, at = p->at;
     p->name = NULL;
-    if (swiglu_grow(&g->tensors, &g->tensors_capacity, (size_t)p->index + 1, sizeof *g->tensors))
+    if (swiglu_grow(&c->tensors, &c->tensors_capacity, (size_t)p->index + 1, sizeof *c->tensors))
         return gguf_no_memory(p);
-    struct swiglu_tensor *t = &g->tensors[p->index];
+    struct swiglu_tensor *t = &c->tensors[p->index];
     *t = (struct swiglu_tensor){.entry = at};
     TRY(gguf_tensor_name(p));
     TRY(gguf_dims(p, t, &elems));
@@ -358,7 +362,7 @@ static enum swiglu_status gguf_tensor(struct gguf_parser *p, uint64_t *expected)
     TRY(gguf_u32(p, "type", &t->type));
     const struct swiglu_gguf_type *type = swiglu_gguf_type_find(t->type);
     if (!type) return gguf_bad(p, at, SWIGLU_E_FORMAT, " %u: unknown, or removed from the format", t->type);
-    const uint64_t row = t->n_dims ? t->dims[0] : 1;
+    const uint64_t row = t->n_dims ? t->dims[t->n_dims - 1] : 1;
     p->part = "dims[0]";
     if (row % type->block_elems)
         return gguf_bad(p, t->entry, SWIGLU_E_FORMAT, " %llu: not a multiple of %u, the block of %s", (ull)row,
@@ -370,13 +374,13 @@ static enum swiglu_status gguf_tensor(struct gguf_parser *p, uint64_t *expected)
         return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: limit %llu", (ull)t->bytes, (ull)SWIGLU_LIMIT_BYTES);
     at = p->at;
     TRY(gguf_u64(p, "offset", &t->offset));
-    if (t->offset % g->alignment)
+    if (t->offset % alignment)
         return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: not a multiple of the alignment %llu", (ull)t->offset,
-                        (ull)g->alignment);
+                        (ull)alignment);
     if (t->offset > SWIGLU_LIMIT_BYTES)
         return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: limit %llu", (ull)t->offset, (ull)SWIGLU_LIMIT_BYTES);
     if (t->offset != *expected) return gguf_misplaced(p, t, *expected, at);
-    if (SW_ADD(t->offset, t->bytes, &end) || swiglu_align_up(end, g->alignment, expected))
+    if (SW_ADD(t->offset, t->bytes, &end) || swiglu_align_up(end, alignment, expected))
         return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu + %llu bytes overflow 64 bits", (ull)t->offset, (ull)t->bytes);
     return SWIGLU_OK;
 }
@@ -384,16 +388,16 @@ static enum swiglu_status gguf_tensor(struct gguf_parser *p, uint64_t *expected)
 /* The data section: where it begins, that it holds every tensor, and what follows it. */
 static enum swiglu_status gguf_data(struct gguf_parser *p, uint64_t data_end) {
     struct swiglu_gguf *g = p->g;
-    const uint64_t file_bytes = g->file.bytes;
+    const uint64_t file_bytes = swiglu_gguf_file(g)->bytes;
     p->group = NULL, p->name = NULL, p->part = "data section";
-    if (swiglu_align_up(p->at, g->alignment, &g->data_start) || (g->names.n && g->data_start > file_bytes))
+    if (swiglu_align_up(p->at, g->alignment, &g->data_start) || (g->catalog->names.n && g->data_start > file_bytes))
         return gguf_bad(p, p->at, SWIGLU_E_FORMAT, ": starts at %llu, past the end of the file at %llu",
                         (ull)g->data_start, (ull)file_bytes);
     const uint64_t data_bytes = g->data_start < file_bytes ? file_bytes - g->data_start : 0;
     p->group = "tensor", p->part = "offset";
-    for (p->index = 0; p->index < g->names.n; p->index++) {
-        struct swiglu_tensor *t = &g->tensors[p->index];
-        p->name = swiglu_names_at(&g->names, p->index);
+    for (p->index = 0; p->index < g->catalog->names.n; p->index++) {
+        struct swiglu_tensor *t = &g->catalog->tensors[p->index];
+        p->name = swiglu_names_at(&g->catalog->names, p->index);
         if (t->offset + t->bytes > data_bytes)
             return gguf_bad(p, t->entry, SWIGLU_E_FORMAT,
                             " %llu + %llu > data %llu bytes: the tensor ends past the end of the file",
@@ -401,7 +405,7 @@ static enum swiglu_status gguf_data(struct gguf_parser *p, uint64_t data_end) {
         t->offset += g->data_start;
     }
     if (data_bytes <= data_end) return SWIGLU_OK;
-    return swiglu_gguf_warn(g, p->error, g->data_start + data_end, "%llu trailing bytes after the last tensor",
+    return swiglu_catalog_warn(g->catalog, 0, p->error, g->data_start + data_end, "%llu trailing bytes after the last tensor",
                             (ull)(data_bytes - data_end));
 }
 
@@ -419,18 +423,18 @@ static enum swiglu_status gguf_header(struct gguf_parser *p) {
     p->group = "tensor";
     for (p->index = 0; p->index < n_tensors; p->index++) TRY(gguf_tensor(p, &data_end));
     p->name = NULL, p->part = "name";
-    if (swiglu_names_sort(&g->names)) return gguf_no_memory(p);
-    swiglu_names_duplicate(&g->names, &first, &second);
+    if (swiglu_names_sort(&g->catalog->names)) return gguf_no_memory(p);
+    swiglu_names_duplicate(&g->catalog->names, &first, &second);
     p->index = second;
     if (second < n_tensors)
-        return gguf_bad(p, g->tensors[second].entry, SWIGLU_E_FORMAT, " %.80s: duplicate of tensor[%zu].name",
-                        swiglu_names_at(&g->names, second), first);
+        return gguf_bad(p, g->catalog->tensors[second].entry, SWIGLU_E_FORMAT, " %.80s: duplicate of tensor[%zu].name",
+                        swiglu_names_at(&g->catalog->names, second), first);
     return gguf_data(p, data_end);
 }
 
 enum swiglu_status swiglu_gguf_parse(struct swiglu_gguf *g, struct swiglu_error *error) {
     struct gguf_parser *p = swiglu_alloc(sizeof *p);
-    if (!p) return swiglu_gguf_fail(g, error, SWIGLU_E_MEMORY, 0, "out of memory");
+    if (!p) return swiglu_catalog_fail(g->catalog, 0, error, SWIGLU_E_MEMORY, 0, "out of memory");
     p->g = g, p->error = error;
     const enum swiglu_status status = gguf_header(p);
     swiglu_free(p);

@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the names in a file to its feed-forward blocks. Widths come from the tensors and are compared with the metadata;
- * the number of layers is what the names show. Whatever is not understood is listed with the reason, never evaluated.
+ * From the names in a checkpoint to its feed-forward blocks. Widths come from the tensors and are compared with the
+ * metadata; the number of layers is what the names show. Whatever is not understood is listed with the reason, never
+ * evaluated. How names and metadata look is the business of gguf_layers.c and hf_layers.c.
  */
 #ifndef SWIGLU_LAYERS_H
 #define SWIGLU_LAYERS_H
 
 #include <stdatomic.h>
 
+#include "io/catalog.h"
 #include "io/family.h"
-#include "io/gguf.h"
 #include "swiglu/model.h"
 
 struct swiglu_model;
 
 enum swiglu_role {
-    SWIGLU_ROLE_GATE, SWIGLU_ROLE_UP, SWIGLU_ROLE_DOWN,
+    SWIGLU_ROLE_GATE, SWIGLU_ROLE_UP, SWIGLU_ROLE_DOWN, /* up: also what holds gate and up */
     SWIGLU_ROLE_GATE_BIAS, SWIGLU_ROLE_UP_BIAS, SWIGLU_ROLE_DOWN_BIAS,
     SWIGLU_ROLE_FFN_NORM, SWIGLU_ROLE_ATTN_NORM, SWIGLU_ROLE_POST_ATTN_NORM,
     SWIGLU_ROLES
 };
+
+/* Whether the up tensor holds gate and up, and in which order. */
+enum swiglu_pack { SWIGLU_PACK_BY_SHAPE, SWIGLU_PACK_NEVER, SWIGLU_PACK_GATE_UP, SWIGLU_PACK_UP_GATE };
 
 /* Why a tensor of the layer keeps the block from being evaluated; the first of this list that applies is told. */
 enum swiglu_oddity {
@@ -32,6 +36,7 @@ struct swiglu_source { const struct swiglu_model *model; size_t tensor; }; /* wh
 struct swiglu_layer {
     struct swiglu_model_block_info info;
     long tensor[SWIGLU_ROLES]; /* by role; -1 = none */
+    enum swiglu_pack pack;
     enum swiglu_oddity oddity;
     long odd_tensor;
     char reason[224], activation[96], source[96];
@@ -39,26 +44,87 @@ struct swiglu_layer {
     _Atomic(void *) bias[3];      /* gate, up, down: read at the first description, then kept */
 };
 
-struct swiglu_layers { struct swiglu_layer *at; size_t n; };
+struct swiglu_layers {
+    struct swiglu_layer *at;
+    size_t n;
+    uint64_t n_seen; /* layers that the names show, also those without a block */
+};
 
-/* override: NULL, or the name of the activation of every block. */
-enum swiglu_status swiglu_layers_find(struct swiglu_layers *layers, struct swiglu_gguf *g, const char *override,
-                                      struct swiglu_error *error);
-void swiglu_layers_free(struct swiglu_layers *layers);
+/* ---- names ---- */
 
-/* What all layers of a file are judged by. */
+/* A tensor name that belongs to a layer. */
+struct swiglu_layer_name {
+    bool other_stack;   /* not one of the layers that are evaluated */
+    bool counts;        /* it makes the layer one with a block; norms alone do not */
+    uint32_t layer;
+    const char *digits; /* the layer's number in the name */
+    const char *rest;   /* what follows the number and its dot */
+};
+
+enum swiglu_name_kind { SWIGLU_NAME_OTHER, SWIGLU_NAME_LAYER, SWIGLU_NAME_BAD_NUMBER };
+
+struct swiglu_naming {
+    const void *ctx;
+    enum swiglu_name_kind (*parse)(const void *ctx, const char *name, struct swiglu_layer_name *out);
+    void (*add)(const void *ctx, struct swiglu_layer *layer, const struct swiglu_layer_name *name, size_t tensor);
+};
+
+/* Sets layer and rest from digits. A number: digits up to a dot, no leading zero, within the limit. */
+enum swiglu_name_kind swiglu_layer_number(struct swiglu_layer_name *name);
+
+static inline bool swiglu_starts(const char *s, const char *with) {
+    while (*with && *s == *with) s++, with++;
+    return !*with;
+}
+
+/* The oddity of one more tensor that has no role. */
+static inline void swiglu_layer_add_oddity(struct swiglu_layer *layer, enum swiglu_oddity oddity, size_t tensor) {
+    if (oddity >= layer->oddity) return;
+    layer->oddity = oddity;
+    layer->odd_tensor = (long)tensor;
+}
+
+/* ---- metadata ---- */
+
+struct swiglu_width_fact {
+    bool known;
+    char key[112];
+    uint64_t value, offset; /* the offset in the catalog's file */
+    size_t file;
+};
+
+/* What the metadata say about one layer. */
+struct swiglu_facts {
+    struct swiglu_width_fact d_model, d_ff;
+    const char *activation; /* by name; NULL: they do not say it */
+    char source[96];        /* where the name of the activation stands */
+    char left_out[224];     /* why the block is not evaluated, or "" */
+    bool has_param;
+    float param[6]; /* of the activation */
+};
+
+/* What all layers of a checkpoint are judged by. */
 struct swiglu_layer_rules {
-    const struct swiglu_gguf *g;
-    const char *architecture;           /* "": none */
+    struct swiglu_catalog *catalog;
     const struct swiglu_family *family; /* NULL: unknown */
     const char *override;               /* activation, or NULL */
-    const char *clamps;                 /* a metadata key that tells of clamps, or NULL */
+    char label[96];                     /* "architecture llama" */
+    char unknown[128];                  /* without family: "unknown architecture \"x\"" */
+    bool in_out;
+    const void *ctx;
+    enum swiglu_status (*facts)(const struct swiglu_layer_rules *rules, size_t layer, struct swiglu_facts *facts,
+                                struct swiglu_error *error);
+    /* The name that a layer's tensor of this role would have; false: the naming has none. */
+    bool (*role_name)(const struct swiglu_layer_rules *rules, size_t layer, enum swiglu_role role, char *dst, size_t n);
 };
+
+/* Lists the layers and resolves each. On failure nothing is held. */
+enum swiglu_status swiglu_layers_find(struct swiglu_layers *layers, const struct swiglu_layer_rules *rules,
+                                      const struct swiglu_naming *naming, struct swiglu_error *error);
+void swiglu_layers_free(struct swiglu_layers *layers);
 
 /* One layer whose tensors are known: fills info and reason (resolve.c). */
 enum swiglu_status swiglu_layer_resolve(struct swiglu_layer *layer, const struct swiglu_layer_rules *rules,
                                         struct swiglu_error *error);
-/* general.architecture, "" when there is none. */
-const char *swiglu_gguf_architecture(const struct swiglu_gguf *g);
 
 #endif

@@ -15,6 +15,8 @@ enum {
     SWIGLU_LIMIT_KEPT = 4096,        /* metadata values up to this many bytes are kept, longer ones stepped over */
     SWIGLU_LIMIT_JSON_DEPTH = 32,    /* objects and arrays in each other */
     SWIGLU_LIMIT_RANK = 64,          /* dimensions of a safetensors tensor */
+    SWIGLU_LIMIT_FILES = 4096,       /* files of a checkpoint */
+    SWIGLU_LIMIT_FILE_NAME = 255,    /* bytes of a shard's name */
     SWIGLU_LIMIT_HEADER = 100000000  /* bytes of a safetensors header, as in the reference reader */
 };
 

@@ -6,12 +6,58 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "io/convert.h"
-#include "io/layers.h"
+#include "io/folder.h"
+#include "io/gguf_layers.h"
+#include "io/hf_layers.h"
+#include "io/safetensors.h"
 
 struct swiglu_model {
-    struct swiglu_gguf gguf;
+    bool is_gguf;
+    char shown[SWIGLU_SHOWN_BYTES]; /* what was opened, for messages */
+    struct swiglu_catalog catalog;
+    struct swiglu_gguf gguf;     /* metadata of the one */
+    struct swiglu_config config; /* and of the other format */
     struct swiglu_layers layers;
 };
+
+static void model_free(struct swiglu_model *m) {
+    swiglu_layers_free(&m->layers);
+    swiglu_gguf_free(&m->gguf);
+    swiglu_config_free(&m->config);
+    swiglu_catalog_close(&m->catalog);
+    swiglu_free(m);
+}
+
+/* A file is what its name says, and otherwise what it begins with. */
+static enum swiglu_status model_format(struct swiglu_model *m, const char *path, struct swiglu_error *error) {
+    static const char st[] = ".safetensors", gguf[] = ".gguf";
+    const struct swiglu_file *file = &m->catalog.files[0];
+    const size_t n = strlen(path);
+    char head[9] = {0};
+    if (n >= sizeof st - 1 && !strcmp(path + n - (sizeof st - 1), st)) return SWIGLU_OK;
+    m->is_gguf = true;
+    if (n >= sizeof gguf - 1 && !strcmp(path + n - (sizeof gguf - 1), gguf)) return SWIGLU_OK;
+    if (file->bytes >= sizeof head) TRY(swiglu_file_read(file, 0, head, sizeof head, error));
+    m->is_gguf = head[sizeof head - 1] != '{' || !memcmp(head, "GGUF", 4);
+    return SWIGLU_OK;
+}
+
+static enum swiglu_status model_read_headers(struct swiglu_model *m, const char *path, bool scan,
+                                             struct swiglu_error *error) {
+    if (swiglu_folder_is(path)) return swiglu_folder_read(&m->catalog, &m->config, path, scan, error);
+    TRY(swiglu_catalog_add_file(&m->catalog, path, error));
+    TRY(model_format(m, path, error));
+    if (m->is_gguf) return swiglu_gguf_read(&m->gguf, &m->catalog, error);
+    TRY(swiglu_safetensors_read(&m->catalog, 0, error));
+    TRY(swiglu_catalog_sort(&m->catalog, error));
+    return swiglu_folder_config(&m->catalog, &m->config, path, error);
+}
+
+static enum swiglu_status model_find_layers(struct swiglu_model *m, const char *activation,
+                                            struct swiglu_error *error) {
+    if (m->is_gguf) return swiglu_gguf_layers(&m->layers, &m->gguf, activation, error);
+    return swiglu_hf_layers(&m->layers, &m->catalog, &m->config, activation, error);
+}
 
 enum swiglu_status swiglu_model_open(const char *path, const struct swiglu_model_options *options,
                                      struct swiglu_model **model, struct swiglu_error *error) {
@@ -27,13 +73,12 @@ enum swiglu_status swiglu_model_open(const char *path, const struct swiglu_model
             o.activation);
     struct swiglu_model *m = swiglu_alloc(sizeof *m);
     REQUIRE(m, SWIGLU_E_MEMORY, "out of memory");
-    enum swiglu_status status = swiglu_gguf_open(&m->gguf, path, o.strict, error);
-    if (status == SWIGLU_OK) {
-        status = swiglu_layers_find(&m->layers, &m->gguf, o.activation, error);
-        if (status != SWIGLU_OK) swiglu_gguf_close(&m->gguf);
-    }
+    swiglu_file_show(m->shown, path);
+    m->catalog.strict = o.strict;
+    enum swiglu_status status = model_read_headers(m, path, o.scan, error);
+    if (status == SWIGLU_OK) status = model_find_layers(m, o.activation, error);
     if (status != SWIGLU_OK) {
-        swiglu_free(m);
+        model_free(m);
         return status;
     }
     for (size_t i = 0; i < m->layers.n; i++) {
@@ -46,58 +91,62 @@ enum swiglu_status swiglu_model_open(const char *path, const struct swiglu_model
 }
 
 void swiglu_model_close(struct swiglu_model *model) {
-    if (!model) return;
-    swiglu_layers_free(&model->layers);
-    swiglu_gguf_close(&model->gguf);
-    swiglu_free(model);
+    if (model) model_free(model);
 }
 
 enum swiglu_status swiglu_model_query(const struct swiglu_model *model, struct swiglu_model_info *info) {
     if (!model || !info) return SWIGLU_E_ARGUMENT;
     const struct swiglu_gguf *g = &model->gguf;
-    const char *name = swiglu_gguf_text(g, swiglu_gguf_find(g, "general.name"));
-    const struct swiglu_model_info full = {.struct_size = sizeof full,
-                                           .format = "gguf",
-                                           .format_version = g->version,
-                                           .architecture = swiglu_gguf_architecture(g),
-                                           .name = name ? name : "",
-                                           .file_bytes = g->file.bytes,
-                                           .n_tensors = g->names.n,
-                                           .n_blocks = model->layers.n,
-                                           .n_warnings = g->warnings.n};
+    const struct swiglu_catalog *c = &model->catalog;
+    const char *name = model->is_gguf ? swiglu_gguf_text(g, swiglu_gguf_find(g, "general.name")) : NULL;
+    struct swiglu_model_info full = {.struct_size = sizeof full,
+                                     .format = model->is_gguf ? "gguf" : "safetensors",
+                                     .format_version = g->version,
+                                     .architecture = model->is_gguf ? swiglu_gguf_architecture(g)
+                                                                    : swiglu_config_model_type(&model->config),
+                                     .name = name ? name : "",
+                                     .n_tensors = c->names.n,
+                                     .n_blocks = model->layers.n,
+                                     .n_warnings = c->warnings.n};
+    for (size_t i = 0; i < c->n_files; i++)
+        if (c->files[i].fd >= 0) full.file_bytes += c->files[i].bytes; /* those with tensors stay open */
     return swiglu_struct_out(info, &full, sizeof full);
 }
 
-const struct swiglu_gguf *swiglu_model_gguf(const struct swiglu_model *model) { return &model->gguf; }
+const struct swiglu_gguf *swiglu_model_gguf(const struct swiglu_model *model) {
+    return model->is_gguf ? &model->gguf : NULL;
+}
+
+const struct swiglu_catalog *swiglu_model_catalog(const struct swiglu_model *model) { return &model->catalog; }
 
 const char *swiglu_model_warning(const struct swiglu_model *model, size_t i) {
-    return model && i < model->gguf.warnings.n ? swiglu_names_at(&model->gguf.warnings, i) : NULL;
+    return model && i < model->catalog.warnings.n ? swiglu_names_at(&model->catalog.warnings, i) : NULL;
 }
 
 enum swiglu_status swiglu_model_tensor(const struct swiglu_model *model, size_t i, struct swiglu_tensor_info *info) {
-    if (!model || !info || i >= model->gguf.names.n) return SWIGLU_E_ARGUMENT;
-    const struct swiglu_tensor *t = &model->gguf.tensors[i];
+    if (!model || !info || i >= model->catalog.names.n) return SWIGLU_E_ARGUMENT;
+    const struct swiglu_tensor *t = &model->catalog.tensors[i];
     struct swiglu_tensor_info full = {.struct_size = sizeof full,
-                                      .name = swiglu_names_at(&model->gguf.names, i),
+                                      .name = swiglu_names_at(&model->catalog.names, i),
                                       .dtype = (int)t->type,
-                                      .dtype_name = swiglu_gguf_type_find(t->type)->name,
+                                      .dtype_name = swiglu_tensor_type_name(t),
                                       .n_dims = t->n_dims,
                                       .offset = t->offset,
                                       .bytes = t->bytes};
-    for (uint32_t k = 0; k < t->n_dims; k++) full.dims[k] = t->dims[t->n_dims - 1 - k];
+    memcpy(full.dims, t->dims, sizeof full.dims);
     return swiglu_struct_out(info, &full, sizeof full);
 }
 
 enum swiglu_status swiglu_model_read(const struct swiglu_model *model, size_t i, uint64_t byte, void *dst,
                                      size_t n_bytes, struct swiglu_error *error) {
     REQUIRE(model && (dst || n_bytes == 0), SWIGLU_E_ARGUMENT, "model or dst is NULL");
-    const struct swiglu_gguf *g = &model->gguf;
-    REQUIRE(i < g->names.n, SWIGLU_E_ARGUMENT, "tensor %zu: the file has %zu", i, g->names.n);
-    const struct swiglu_tensor *t = &g->tensors[i];
+    const struct swiglu_catalog *c = &model->catalog;
+    REQUIRE(i < c->names.n, SWIGLU_E_ARGUMENT, "tensor %zu: the file has %zu", i, c->names.n);
+    const struct swiglu_tensor *t = &c->tensors[i];
     REQUIRE(byte <= t->bytes && n_bytes <= t->bytes - byte, SWIGLU_E_ARGUMENT,
-            "tensor %.80s: bytes %llu + %zu: it has %llu", swiglu_names_at(&g->names, i), (unsigned long long)byte,
+            "tensor %.80s: bytes %llu + %zu: it has %llu", swiglu_names_at(&c->names, i), (unsigned long long)byte,
             n_bytes, (unsigned long long)t->bytes);
-    return swiglu_file_read(&g->file, t->offset + byte, dst, n_bytes, error);
+    return swiglu_file_read(&c->files[t->file], t->offset + byte, dst, n_bytes, error);
 }
 
 enum swiglu_status swiglu_model_block(const struct swiglu_model *model, size_t i,
@@ -114,13 +163,16 @@ static enum swiglu_status model_read_source(void *ctx, uint64_t byte, void *dst,
     return swiglu_model_read(s->model, s->tensor, byte, dst, n_bytes, error);
 }
 
-static struct swiglu_matrix model_matrix(struct swiglu_source *source) {
-    const struct swiglu_tensor *t = &source->model->gguf.tensors[source->tensor];
+/* The rows of a weight are its outputs; in_out: it is stored the other way round. */
+static struct swiglu_matrix model_matrix(struct swiglu_source *source, int in_out) {
+    const struct swiglu_tensor *t = &source->model->catalog.tensors[source->tensor];
+    const size_t outer = t->n_dims > 1 ? (size_t)t->dims[0] : 1, inner = (size_t)t->dims[t->n_dims - 1];
     return (struct swiglu_matrix){.read = model_read_source,
                                   .ctx = source,
                                   .dtype = (int)t->type,
-                                  .rows = t->n_dims > 1 ? (size_t)t->dims[1] : 1,
-                                  .cols = (size_t)t->dims[0]};
+                                  .in_out = in_out,
+                                  .rows = in_out ? inner : outer,
+                                  .cols = in_out ? outer : inner};
 }
 
 /* A bias is read once and kept. Two threads may both read it; one copy stays. */
@@ -128,12 +180,12 @@ static enum swiglu_status model_bias(struct swiglu_model *model, struct swiglu_l
                                      struct swiglu_vector *bias, struct swiglu_error *error) {
     *bias = (struct swiglu_vector){NULL, SWIGLU_F32};
     if (tensor < 0) return SWIGLU_OK;
-    const struct swiglu_tensor *t = &model->gguf.tensors[tensor];
+    const struct swiglu_tensor *t = &model->catalog.tensors[tensor];
     void *have = atomic_load(&layer->bias[k]);
     if (!have) {
         void *mine = swiglu_alloc((size_t)t->bytes);
         REQUIRE(mine, SWIGLU_E_MEMORY, "tensor %.80s: out of memory for %llu bytes",
-                swiglu_names_at(&model->gguf.names, (size_t)tensor), (unsigned long long)t->bytes);
+                swiglu_names_at(&model->catalog.names, (size_t)tensor), (unsigned long long)t->bytes);
         const enum swiglu_status status = swiglu_model_read(model, (size_t)tensor, 0, mine, (size_t)t->bytes, error);
         if (status == SWIGLU_OK && atomic_compare_exchange_strong(&layer->bias[k], &have, mine)) {
             have = mine;
@@ -152,13 +204,13 @@ enum swiglu_status swiglu_model_desc(struct swiglu_model *model, size_t i, struc
     REQUIRE(i < model->layers.n, SWIGLU_E_ARGUMENT, "block %zu: the file has %zu", i, model->layers.n);
     struct swiglu_layer *layer = &model->layers.at[i];
     const struct swiglu_model_block_info *info = &layer->info;
-    REQUIRE(info->usable, SWIGLU_E_UNSUPPORTED, "%s: layer %zu is left out: %s", model->gguf.file.shown, info->layer,
+    REQUIRE(info->usable, SWIGLU_E_UNSUPPORTED, "%s: layer %zu is left out: %s", model->shown, info->layer,
             info->reason);
     struct swiglu_desc full = {.struct_size = sizeof full, .d_in = info->d_in, .d_ff = info->d_ff, .d_out = info->d_out,
                                .layout = info->layout, .act = info->act};
-    if (info->gate >= 0) full.gate = model_matrix(&layer->read[0]);
-    if (info->up >= 0) full.up = model_matrix(&layer->read[1]);
-    full.down = model_matrix(&layer->read[2]);
+    if (info->gate >= 0) full.gate = model_matrix(&layer->read[0], info->in_out);
+    if (info->up >= 0) full.up = model_matrix(&layer->read[1], info->in_out);
+    full.down = model_matrix(&layer->read[2], info->in_out);
     TRY(model_bias(model, layer, 0, info->gate_bias, &full.gate_bias, error));
     TRY(model_bias(model, layer, 1, info->up_bias, &full.up_bias, error));
     TRY(model_bias(model, layer, 2, info->down_bias, &full.down_bias, error));

@@ -72,7 +72,13 @@ static enum swiglu_status st_dtype(struct st_parser *p, struct st_fields *f) {
     return f->type ? SWIGLU_OK : st_unexpected(p, "dtype", "a type of the format, such as \"F32\"");
 }
 
-static enum swiglu_status st_shape(struct st_parser *p, struct swiglu_entry *t, struct st_fields *f) {
+static enum swiglu_status st_product(const struct st_parser *p, unsigned i) {
+    return swiglu_json_fail(&p->json, p->json.offset,
+                            "tensor %.80s shape product up to shape[%u] %llu: limit 18446744073709551615", p->name, i,
+                            (ull)p->json.integer);
+}
+
+static enum swiglu_status st_shape(struct st_parser *p, struct swiglu_tensor *t, struct st_fields *f) {
     struct swiglu_json *json = &p->json;
     TRY(st_once(p, "shape", f->shape_at != 0));
     TRY(swiglu_json_next(json));
@@ -91,11 +97,12 @@ static enum swiglu_status st_shape(struct st_parser *p, struct swiglu_entry *t, 
             return swiglu_json_fail(json, json->offset, "tensor %.80s shape: more than %d dimensions", p->name,
                                     SWIGLU_LIMIT_RANK);
         if (SW_MUL(f->elems, json->integer, &f->elems))
-            return swiglu_json_fail(json, json->offset,
-                                    "tensor %.80s shape product up to shape[%u] %llu: limit 18446744073709551615",
-                                    p->name, i, (ull)json->integer);
-        if (i < SWIGLU_LIMIT_DIMS) t->dims[i] = json->integer;
-        t->n_dims++;
+            return st_product(p, i);
+        if (i < SWIGLU_LIMIT_DIMS) {
+            t->dims[t->n_dims++] = json->integer;
+        } else if (SW_MUL(t->dims[SWIGLU_LIMIT_DIMS - 1], json->integer, &t->dims[SWIGLU_LIMIT_DIMS - 1])) {
+            return st_product(p, i); /* only where an earlier dimension is 0 */
+        }
     }
     return SWIGLU_OK;
 }
@@ -118,7 +125,7 @@ static enum swiglu_status st_offsets(struct st_parser *p, struct st_fields *f) {
 }
 
 /* What a tensor's entry says fits together and into the file. */
-static enum swiglu_status st_check(const struct st_parser *p, struct swiglu_entry *t, const struct st_fields *f) {
+static enum swiglu_status st_check(const struct st_parser *p, struct swiglu_tensor *t, const struct st_fields *f) {
     const struct swiglu_json *json = &p->json;
     const char *missing = !f->type ? "dtype" : !f->shape_at ? "shape" : !f->offsets_at ? "data_offsets" : NULL;
     uint64_t bits;
@@ -162,8 +169,8 @@ static enum swiglu_status st_tensor(struct st_parser *p) {
     if (swiglu_grow(&c->tensors, &c->tensors_capacity, c->names.n + 1, sizeof *c->tensors) ||
         swiglu_names_push(&c->names, json->text, json->text_bytes))
         return st_no_memory(p);
-    struct swiglu_entry *t = &c->tensors[c->names.n - 1];
-    *t = (struct swiglu_entry){.file = (uint16_t)p->file, .entry = json->offset};
+    struct swiglu_tensor *t = &c->tensors[c->names.n - 1];
+    *t = (struct swiglu_tensor){.file = (uint16_t)p->file, .entry = json->offset};
     p->name = swiglu_names_at(&c->names, c->names.n - 1);
     TRY(swiglu_json_next(json));
     if (json->token == SWIGLU_JSON_ARRAY) { /* broken JSON is told before a value of the wrong kind */
@@ -246,21 +253,21 @@ static enum swiglu_status st_header(struct st_parser *p) {
 /* ---- where the tensors lie ---- */
 
 static bool st_after(const void *ctx, uint32_t a, uint32_t b) {
-    const struct swiglu_entry *t = ctx;
+    const struct swiglu_tensor *t = ctx;
     return t[a].offset != t[b].offset ? t[a].offset > t[b].offset : t[a].bytes > t[b].bytes;
 }
 
 /* In the order of their offsets the tensors touch each other and fill the data. */
 static enum swiglu_status st_layout(struct st_parser *p) {
     const struct swiglu_catalog *c = p->catalog;
-    struct swiglu_entry *tensors = c->tensors ? c->tensors + p->first : NULL;
+    struct swiglu_tensor *tensors = c->tensors ? c->tensors + p->first : NULL;
     const size_t n = c->names.n - p->first;
     uint64_t end = 0;
     enum swiglu_status status = SWIGLU_OK;
     uint32_t *order = swiglu_order_make(n, st_after, tensors);
     if (!order) return st_no_memory(p);
     for (size_t i = 0; i < n && status == SWIGLU_OK; i++) {
-        struct swiglu_entry *t = &tensors[order[i]];
+        struct swiglu_tensor *t = &tensors[order[i]];
         p->name = swiglu_names_at(&c->names, p->first + order[i]);
         if (t->offset > end)
             status = swiglu_json_fail(&p->json, t->entry, "tensor %.80s data_offsets begin %llu: a hole, the tensors "

@@ -19,30 +19,39 @@ static unsigned char *list_extend(struct gguf_list *list, size_t n) {
     return list->data + list->bytes - n;
 }
 
-/* Length and bytes of the name: of the input, where names are not only printable ASCII, unless it is a new one. */
-static enum swiglu_status list_name(struct gguf_list *list, const struct swiglu_output *o, const struct swiglu_gguf *g,
-                                    struct swiglu_error *error) {
-    uint64_t n = o->name ? strlen(o->name) : 0;
-    const uint64_t entry = g->tensors[o->piece[0].tensor].entry;
-    if (!o->name) TRY(swiglu_file_read(&g->file, entry, &n, sizeof n, error));
-    REQUIRE(n && n <= SWIGLU_LIMIT_NAME, SWIGLU_E_READ, "%s: tensor name of %llu bytes: the file has changed",
-            g->file.shown, (unsigned long long)n);
+static enum swiglu_status list_append_name(struct gguf_list *list, const char *name, struct swiglu_error *error) {
+    const uint64_t n = strlen(name);
     unsigned char *at = list_extend(list, sizeof n + (size_t)n);
     REQUIRE(at, SWIGLU_E_MEMORY, "out of memory for the list of tensors");
     memcpy(at, &n, sizeof n);
-    if (!o->name) return swiglu_file_read(&g->file, entry + sizeof n, at + sizeof n, (size_t)n, error);
-    memcpy(at + sizeof n, o->name, (size_t)n);
+    memcpy(at + sizeof n, name, (size_t)n);
     return SWIGLU_OK;
+}
+
+/* The name is read from the file again: the catalog has it escaped. */
+static enum swiglu_status list_name(struct gguf_list *list, const struct swiglu_output *o, const struct swiglu_gguf *g,
+                                    struct swiglu_error *error) {
+    const uint64_t entry = g->catalog->tensors[o->piece[0].tensor].entry;
+    char raw[SWIGLU_LIMIT_NAME + 1] = {0};
+    uint64_t n;
+    TRY(swiglu_file_read(swiglu_gguf_file(g), entry, &n, sizeof n, error));
+    REQUIRE(n && n <= SWIGLU_LIMIT_NAME, SWIGLU_E_READ, "%s: tensor name of %llu bytes: the file has changed",
+            swiglu_gguf_file(g)->shown, (unsigned long long)n);
+    TRY(swiglu_file_read(swiglu_gguf_file(g), entry + sizeof n, raw, (size_t)n, error));
+    char *name = swiglu_output_name(o, raw);
+    REQUIRE(name, SWIGLU_E_MEMORY, "out of memory for the list of tensors");
+    const enum swiglu_status status = list_append_name(list, name, error);
+    swiglu_free(name);
+    return status;
 }
 
 /* The rest of the entry. *next: where the data may begin, counted from the data section; moves behind them. */
 static enum swiglu_status list_shape(struct gguf_list *list, struct swiglu_output *o, const struct swiglu_gguf *g,
                                      uint64_t *next, struct swiglu_error *error) {
-    const struct swiglu_tensor *t = &g->tensors[o->piece[0].tensor];
+    const struct swiglu_tensor *t = &g->catalog->tensors[o->piece[0].tensor];
     const uint32_t n_dims = t->n_dims, type = (uint32_t)o->type;
     uint64_t dims[SWIGLU_LIMIT_DIMS], end;
-    memcpy(dims, t->dims, sizeof dims);
-    if (n_dims) dims[n_dims - 1] = o->rows;
+    for (uint32_t k = 0; k < n_dims; k++) dims[n_dims - 1 - k] = k ? t->dims[k] : o->rows; /* fastest first */
     o->offset = *next;
     REQUIRE(!SW_ADD(o->offset, o->bytes, &end) && !swiglu_align_up(end, g->alignment, next), SWIGLU_E_UNSUPPORTED,
             "the file would exceed 64 bits");
@@ -100,15 +109,15 @@ static enum swiglu_status write_metadata(const struct swiglu_conversion *c, cons
     static const char key[] = "general.file_type";
     const struct swiglu_kv *kv = swiglu_gguf_find(g, key);
     uint64_t from = METADATA_AT, old;
-    const uint64_t end = g->tensors[0].entry;
+    const uint64_t end = g->catalog->tensors[0].entry;
     if (kv && kv->type == SWIGLU_KV_U32 && !kv->is_array && swiglu_gguf_integer(g, kv, 0, &old)) {
         const uint32_t value = file_type(c, (uint32_t)old);
         const uint64_t at = kv->offset + 8 + strlen(key) + 4; /* behind length, key and type */
-        TRY(copy_range(w, &g->file, from, at, error));
+        TRY(copy_range(w, swiglu_gguf_file(g), from, at, error));
         TRY(swiglu_writer_put(w, &value, sizeof value, error));
         from = at + sizeof value;
     }
-    return copy_range(w, &g->file, from, end, error);
+    return copy_range(w, swiglu_gguf_file(g), from, end, error);
 }
 
 static enum swiglu_status write_header(const struct swiglu_conversion *c, const struct swiglu_gguf *g,
@@ -116,7 +125,7 @@ static enum swiglu_status write_header(const struct swiglu_conversion *c, const 
                                        struct swiglu_error *error) {
     unsigned char head[METADATA_AT];
     const uint64_t n_tensors = c->n;
-    TRY(swiglu_file_read(&g->file, 0, head, sizeof head, error));
+    TRY(swiglu_file_read(swiglu_gguf_file(g), 0, head, sizeof head, error));
     memcpy(head + COUNTS_AT, &n_tensors, sizeof n_tensors);
     TRY(swiglu_writer_put(w, head, sizeof head, error));
     TRY(write_metadata(c, g, w, error));

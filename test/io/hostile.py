@@ -133,6 +133,6 @@ ROWS = [
     ("G70", G([T(b"a", [32], 2)], b"\0\x7e" + bytes(30)), []),
     ("G71", G([T(b"a", [32], 39)], b"\xff" + bytes(31)), []),
     ("G72", G([T(b"blk.0.ffn_gate.weight", [64, 128]), T(b"blk.0.ffn_up.weight", [64, 256], 0, 32768)], bytes(98304)),
-     ["ffn_up rows 256", "ffn_gate rows 128"]),
+     ["ffn_up.weight rows 256", "ffn_gate.weight rows 128"]),
     ("G73", G([T(b"blk.4294967296.ffn_gate.weight", [8])], bytes(32)), ["layer number 4294967296"]),
 ]

@@ -283,7 +283,7 @@ def test_other_stacks(new, stack):
     file = new("t5")
     for name, shape in (("up", (FF, D)), ("down", (D, FF))):
         file.tensor(f"{stack}.blk.0.ffn_{name}.weight", shape)
-    assert f"{stack}.blk.0.ffn_up.weight: only the layers called blk.N".encode() in left_out(file.close())
+    assert f"{stack}.blk.0.ffn_up.weight: a layer of another stack".encode() in left_out(file.close())
 
 
 def test_clamps_in_the_metadata(new):
@@ -309,7 +309,7 @@ def test_unknown_architecture(new, layout):
 def test_unknown_architecture_packed(new):
     file = new("brand-new")
     file.layer(PACKED)
-    assert b"which half of ffn_up is the gate" in left_out(file.close(), activation="silu")
+    assert b"which half of blk.0.ffn_up.weight is the gate" in left_out(file.close(), activation="silu")
 
 
 def test_activation_overrides_the_family(new):
@@ -400,9 +400,9 @@ def test_wrong_width_per_layer(new, ff, word):
 
 
 @pytest.mark.parametrize("name, shape, words", [
-    ("ffn_up.weight", (FF + 32, D), ["ffn_up rows 128", "ffn_gate rows 96"]),
+    ("ffn_up.weight", (FF + 32, D), ["ffn_up.weight rows 128", "ffn_gate.weight rows 96"]),
     ("ffn_up.weight", (FF, D + 32), ["columns 96 and 64"]),
-    ("ffn_down.weight", (D, FF + 32), ["ffn_up rows 96, ffn_down columns 128"]),
+    ("ffn_down.weight", (D, FF + 32), ["ffn_down.weight columns 128, blk.0.ffn_up.weight rows 96"]),
     ("ffn_up.bias", (FF + 1,), ["blk.0.ffn_up.bias", "97", "96"]),
     ("ffn_up.weight", (2, FF // 2, D), ["blk.0.ffn_up.weight n_dims 3"]),
 ])

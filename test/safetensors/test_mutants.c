@@ -31,7 +31,7 @@ static void assert_tiled(const struct swiglu_catalog *c) {
     size_t marked = 0;
     memset(seen, 0, bytes);
     for (size_t i = 0; i < c->names.n; i++) {
-        const struct swiglu_entry *t = &c->tensors[i];
+        const struct swiglu_tensor *t = &c->tensors[i];
         assert_true(t->offset >= 8 && t->offset <= bytes && t->bytes <= bytes - t->offset);
         assert_non_null(swiglu_safetensors_type_name(t->type));
         for (uint64_t k = 0; k < t->bytes; k++, marked++) assert_int_equal(seen[t->offset + k]++, 0);

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A safetensors checkpoint as it lies on disk: one file, or a folder with its shards, index and config. */
+#ifndef SWIGLU_FOLDER_H
+#define SWIGLU_FOLDER_H
+
+#include "io/config.h"
+
+bool swiglu_folder_is(const char *path);
+
+/* Reads what the folder holds: model.safetensors.index.json and the files that it lists, else model.safetensors; with
+ * scan every file called *.safetensors and no index. Files that are there and not read are warnings. */
+enum swiglu_status swiglu_folder_read(struct swiglu_catalog *catalog, struct swiglu_config *config, const char *path,
+                                      bool scan, struct swiglu_error *error);
+
+/* The config.json beside a file. */
+enum swiglu_status swiglu_folder_config(struct swiglu_catalog *catalog, struct swiglu_config *config, const char *path,
+                                        struct swiglu_error *error);
+
+#endif
