@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Subclasses of other people's classes that evaluate the whole block at once.
+
+A replaced module gets one of them as its class, so that isinstance, state_dict and whatever goes by names stay as they
+were. Each can be imported from here under a name made from its original's, "package:module::Class"; pickle needs that.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import importlib
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..torch import PackedWeights
+from .recipe import Recipe, evaluate, obstacle, obstacle_of_input
+
+
+@dataclasses.dataclass
+class State:
+    """What a replaced module carries besides its own attributes."""
+
+    recipe: Recipe
+    parameter: str  # the name of x in the original forward
+    policy: str
+    fallbacks: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)  # reason -> calls
+
+
+class Patched(PackedWeights):
+    """Stands before the original class."""
+
+    _swiglu: State
+    _swiglu_original: type[nn.Module]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        state = self._swiglu
+        if len(args) == 1 and not kwargs:
+            x = args[0]
+        elif not args and len(kwargs) == 1 and state.parameter in kwargs:
+            x = kwargs[state.parameter]
+        else:
+            return self._fall_back("called with other arguments than x", args, kwargs)
+        reason = obstacle(self, state.recipe) or obstacle_of_input(x, self, state.recipe)
+        if reason is not None:
+            return self._fall_back(reason, args, kwargs)
+        return evaluate(self, state.recipe, x, state.policy)
+
+    def _fall_back(self, reason: str, args: Any, kwargs: Any) -> Tensor:
+        if not torch.compiler.is_compiling():
+            self._swiglu.fallbacks[reason] += 1
+        return super().forward(*args, **kwargs)  # type: ignore[misc, no-any-return]
+
+
+def _encode(original: type[nn.Module]) -> str:
+    return f"{original.__module__}::{original.__qualname__}".replace(".", ":")
+
+
+def subclass_of(original: type[nn.Module]) -> type[nn.Module]:
+    """The same class for the same original, always."""
+    name = _encode(original)
+    known = globals().get(name)
+    if known is None or known._swiglu_original is not original:
+        body = {"__module__": __name__, "__qualname__": name, "__doc__": original.__doc__, "_swiglu_original": original}
+        known = globals()[name] = type(original.__name__, (Patched, original), body)
+    return known  # type: ignore[no-any-return]
+
+
+def __getattr__(name: str) -> Any:
+    """Makes a class that a pickle names."""
+    package, found, qualname = name.partition("::")
+    if not found:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    original: Any = importlib.import_module(package.replace(":", "."))
+    for part in qualname.split(":"):
+        original = getattr(original, part)
+    return subclass_of(original)

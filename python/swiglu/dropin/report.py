@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What swiglu.patch did, or would do."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Optional
+
+from .classes import State
+
+
+@dataclasses.dataclass
+class Entry:
+    """One module. Bytes: of its weights and biases, and of the packed copy that inference makes of them."""
+
+    name: str
+    cls: str
+    reason: Optional[str] = None  # why it is left alone; None: replaced
+    layout: str = ""
+    activation: str = ""
+    dtype: str = ""
+    d_in: int = 0
+    d_ff: int = 0
+    d_out: int = 0
+    weight_bytes: int = 0
+    packed_bytes: int = 0
+    freed: bool = False
+    state: Optional[State] = dataclasses.field(default=None, repr=False)
+
+    @property
+    def fallbacks(self) -> dict[str, int]:
+        """Reason -> number of calls in which the original forward ran."""
+        return dict(self.state.fallbacks) if self.state is not None else {}
+
+
+@dataclasses.dataclass
+class Report:
+    """print(report) shows it. The counts of fallbacks are live: they grow as the model is used."""
+
+    entries: list[Entry]
+    dry_run: bool = False
+
+    @property
+    def replaced(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.reason is None]
+
+    @property
+    def left(self) -> list[Entry]:
+        """Modules that look like feed-forward blocks and were left alone, each with its reason."""
+        return [entry for entry in self.entries if entry.reason is not None]
+
+    @property
+    def fallbacks(self) -> int:
+        """Calls in which the original forward ran because something stood in the way."""
+        return sum(sum(entry.fallbacks.values()) for entry in self.entries)
+
+    @property
+    def bytes_before(self) -> int:
+        """Of the weights and biases of the replaced blocks."""
+        return sum(entry.weight_bytes for entry in self.replaced)
+
+    @property
+    def bytes_after(self) -> int:
+        """The same once every packed copy is there: with free, the packed copies alone."""
+        return sum(entry.packed_bytes + (0 if entry.freed else entry.weight_bytes) for entry in self.replaced)
+
+    def __str__(self) -> str:
+        n = len(self.replaced)
+        verb = "would be replaced" if self.dry_run else "replaced"
+        lines = [
+            f"{n} of {len(self.entries)} feed-forward blocks {verb}; weights {_mib(self.bytes_before)},"
+            f" with packed copies {_mib(self.bytes_after)}; fallbacks {self.fallbacks}"
+        ]
+        groups: dict[str, list[str]] = {}
+        for entry in self.replaced:
+            kind = f"{entry.cls}, {entry.layout}, {entry.activation}, {entry.dtype}"
+            groups.setdefault(f"{kind}, {entry.d_in} -> {entry.d_ff} -> {entry.d_out}", []).append(entry.name)
+        lines += [f"  {_span(names)}: {what}" for what, names in groups.items()]
+        lines += [f"  left alone: {entry.name} ({entry.cls}): {entry.reason}" for entry in self.left]
+        for entry in self.replaced:
+            lines += [f"  fell back: {entry.name}, {count} times: {reason}" for reason, count in entry.fallbacks.items()]
+        return "\n".join(lines)
+
+
+def _mib(n_bytes: int) -> str:
+    return f"{n_bytes / 2**20:.1f} MiB"
+
+
+def _span(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]} ({len(names)})"
