@@ -157,7 +157,8 @@ static void hf_find_family(const struct swiglu_catalog *c, struct hf_naming *nam
     hf_find_prefix(c, naming);
     hf_count(c, naming, counts);
     const struct swiglu_hf_family *by_names = hf_choose("", counts), *by_type = NULL;
-    if (!counts[by_names->scheme]) by_names = NULL;
+    for (int s = 0; s < SWIGLU_SCHEMES && by_names; s++) /* another set fits better, though it says less */
+        if (!counts[by_names->scheme] || counts[s] > counts[by_names->scheme]) by_names = NULL;
     if (naming->config->present) by_type = hf_choose(swiglu_config_model_type(naming->config), counts);
     if (naming->config->present && !swiglu_config_model_type(naming->config)[0]) by_type = NULL;
     naming->family = naming->config->present ? by_type : by_names;

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "io/order.h"
 
 bool swiglu_grow(void *array_pointer, size_t *capacity, size_t need, size_t elem_bytes) {
     size_t want, bytes;
@@ -32,34 +33,15 @@ bool swiglu_names_push(struct swiglu_names *names, const void *name, size_t byte
     return false;
 }
 
-static bool names_after(const struct swiglu_names *names, uint32_t a, uint32_t b) {
+static bool names_after(const void *ctx, uint32_t a, uint32_t b) {
+    const struct swiglu_names *names = ctx;
     return strcmp(swiglu_names_at(names, a), swiglu_names_at(names, b)) > 0;
 }
 
-/* Stable merge of two neighbouring runs of at most `run` indices. */
-static void names_merge(const struct swiglu_names *names, const uint32_t *from, uint32_t *to, size_t at, size_t run) {
-    size_t left = at, right = swiglu_min(at + run, names->n);
-    const size_t middle = right, end = swiglu_min(at + 2 * run, names->n);
-    for (size_t i = at; i < end; i++) {
-        const bool take_right = left == middle || (right < end && names_after(names, from[left], from[right]));
-        to[i] = take_right ? from[right++] : from[left++];
-    }
-}
-
-/* By merge sort: hash tables can be flooded by chosen names, and qsort may allocate or be quadratic. */
 bool swiglu_names_sort(struct swiglu_names *names) {
-    const size_t n = names->n;
-    uint32_t *order = swiglu_alloc_array(n, sizeof *order), *other = swiglu_alloc_array(n, sizeof *other);
-    for (size_t i = 0; order && i < n; i++) order[i] = (uint32_t)i;
-    for (size_t run = 1; order && other && run < n; run *= 2) {
-        for (size_t at = 0; at < n; at += 2 * run) names_merge(names, order, other, at, run);
-        uint32_t *swap = order;
-        order = other, other = swap;
-    }
-    const bool short_of_memory = !order || !other;
-    swiglu_free(other);
-    names->order = order;
-    return short_of_memory;
+    swiglu_free(names->order);
+    names->order = swiglu_order_make(names->n, names_after, names);
+    return !names->order;
 }
 
 size_t swiglu_names_find(const struct swiglu_names *names, const char *name) {
