@@ -141,11 +141,18 @@ static void check_level(const struct swiglu_kern *kern) {
         for (size_t j = 0; j < COUNT(forms); j++)
             verdict(check_stage(kern, dtypes[i], forms[j]), kern->name, j ? "stage for bf16 from" : "stage from",
                     dtype_names[i]);
+        verdict(check_pack(kern, 1, dtypes[i]), kern->name, "pack_rows", dtype_names[i]);
+        verdict(check_pack(kern, 0, dtypes[i]), kern->name, "pack_cols", dtype_names[i]);
     }
+    for (size_t j = 0; j < COUNT(forms); j++)
+        verdict(check_turn(kern, forms[j]), kern->name, "turn", j ? "bf16" : "f32");
     for (size_t i = 0; i < COUNT(kinds); i++) {
-        verdict(check_act(kern, (int)i), kern->name, "act", kinds[i]);
-        for (size_t j = 0; j < COUNT(forms); j++)
+        verdict(check_act(kern, (int)i, 0), kern->name, "act", kinds[i]);
+        verdict(check_act(kern, (int)i, 1), kern->name, "derivative", kinds[i]);
+        for (size_t j = 0; j < COUNT(forms); j++) {
             verdict(check_hidden(kern, (int)i, forms[j]), kern->name, j ? "hidden in bf16" : "hidden", kinds[i]);
+            verdict(check_grad(kern, (int)i, (int)j), kern->name, j ? "grad in bf16" : "grad", kinds[i]);
+        }
     }
     for (size_t i = 0; i < SWIGLU_N_READERS; i++) verdict(check_read_sum(kern, i), kern->name, "read_sum", "");
     printf("%-14s %zu passed, %zu failed\n", kern->name, n_passed - before, n_failed - failed_before);

@@ -50,13 +50,20 @@ float oracle_chain(enum swiglu_wt wt, const float *x, const float *w, size_t k, 
 /* The activation and clamps of one hidden unit, from its totals with bias added; gated: h = a * u. */
 float oracle_hidden(const struct swiglu_act *act, int gated, float gate, float up);
 
+/* What a hidden unit gives back: h, and the gradients of gate (or the only product) and up before their clamps. */
+struct oracle_grad { float h, dg, du; };
+struct oracle_grad oracle_grad(const struct swiglu_act *act, int gated, float dh, float gate, float up);
+
 /* ---- the checks: 1 = every call gave the right bits ---- */
 
 int check_tile(const struct swiglu_kern *kern, const struct swiglu_tile *tile, enum swiglu_wt wt);
 int check_hidden(const struct swiglu_kern *kern, int kind, int x);
 int check_store(const struct swiglu_kern *kern, int dtype);
 int check_stage(const struct swiglu_kern *kern, int dtype, int x);
-int check_act(const struct swiglu_kern *kern, int kind);
+int check_act(const struct swiglu_kern *kern, int kind, int derivative);
+int check_pack(const struct swiglu_kern *kern, int by_rows, int dtype);
+int check_turn(const struct swiglu_kern *kern, int x);
+int check_grad(const struct swiglu_kern *kern, int kind, int bf16);
 int check_read_sum(const struct swiglu_kern *kern, size_t which);
 int check_prim(const struct swiglu_kern *kern, size_t which);
 const char *check_prim_name(size_t which); /* NULL after the last */

@@ -84,8 +84,10 @@ int check_stage(const struct swiglu_kern *kern, int dtype, int x) {
 
 /* ---- activations on arrays ---- */
 
+typedef void act_fn(const struct swiglu_act *act, size_t n, const float *x, float *y);
+
 struct act_call {
-    const struct swiglu_kern *kern;
+    act_fn *fn, *right;
     const struct swiglu_act *act;
     size_t n;
     const float *x;
@@ -94,39 +96,42 @@ struct act_call {
 
 static void run_act(void *arg) {
     const struct act_call *t = arg;
-    t->kern->act(t->act, t->n, t->x, t->y);
+    t->fn(t->act, t->n, t->x, t->y);
 }
 
 /* A stored NaN is canonical, so the bits must be equal. */
 static int judge_act(const struct act_call *t) {
     for (size_t i = 0; i < t->n; i++) {
         float want;
-        swiglu_kern_table_generic.act(t->act, 1, &t->x[i], &want);
+        t->right(t->act, 1, &t->x[i], &want);
         if (swiglu_f32_bits(t->y[i]) != swiglu_f32_bits(want))
-            return check_differs("act(%a) at %zu of %zu: %a instead of %a", (double)t->x[i], i, t->n, (double)t->y[i],
+            return check_differs("f(%a) at %zu of %zu: %a instead of %a", (double)t->x[i], i, t->n, (double)t->y[i],
                                  (double)want);
         if (isnan(t->x[i]) && swiglu_f32_bits(want) != 0x7FC00000) return check_differs("NaN is not canonical");
     }
     return 1;
 }
 
-static int check_act_call(const struct swiglu_kern *kern, const struct swiglu_act *act, size_t n, int bits) {
+static int check_act_call(act_fn *fn, act_fn *right, const struct swiglu_act *act, size_t n, int bits) {
     const int side = (int)(check_random() & 1);
     float *x = check_memory(SLOT_SRC, side, n * sizeof *x);
     for (size_t i = 0; i < n; i++)
         x[i] = bits ? swiglu_f32_from_bits((uint32_t)check_random()) : 30 * check_value(CHECK_SPECIAL);
-    struct act_call t = {.kern = kern, .act = act, .n = n, .x = x};
+    struct act_call t = {.fn = fn, .right = right, .act = act, .n = n, .x = x};
     t.y = check_memory(SLOT_DST, side, n * sizeof *x);
     return check_survives(run_act, &t) && judge_act(&t);
 }
 
-int check_act(const struct swiglu_kern *kern, int kind) {
+int check_act(const struct swiglu_kern *kern, int kind, int derivative) {
+    const struct swiglu_kern *generic = &swiglu_kern_table_generic;
+    act_fn *const fn = derivative ? kern->act_grad : kern->act;
+    act_fn *const right = derivative ? generic->act_grad : generic->act;
     for (int variant = 0; variant < CHECK_ACT_VARIANTS; variant++) {
         const struct swiglu_act act = check_act_of(kind, variant);
         for (size_t n = 0; n < 40; n++)
-            if (!check_act_call(kern, &act, n, 0)) return 0;
+            if (!check_act_call(fn, right, &act, n, 0)) return 0;
         for (int bits = 0; bits < 2; bits++)
-            if (!check_act_call(kern, &act, 20000, bits)) return 0;
+            if (!check_act_call(fn, right, &act, 20000, bits)) return 0;
     }
     return 1;
 }

@@ -61,6 +61,37 @@ static float situ_hidden(const struct swiglu_act *act, float gate, float up) {
     return h;
 }
 
+static float slope_of(const struct swiglu_act *act, float a) {
+    float y;
+    swiglu_kern_table_generic.act_grad(act, 1, &a, &y);
+    return y;
+}
+
+/* As situ_hidden, for the gradients. */
+static struct oracle_grad situ_grad(const struct swiglu_act *act, float dh, float gate, float up) {
+    struct oracle_grad o;
+    float rows[2];
+    const struct swiglu_grad_args args = {
+        .c = &dh, .gate = &gate, .up = &up, .ld_elems = 1, .act = act, .mr = 1, .rows = 1, .vectors = 1, .gated = 1,
+        .valid = 1, .wt_h = SWIGLU_WT_F32, .wt_d = SWIGLU_WT_F32, .h = (char *)&o.h, .dg = (char *)&o.dg,
+        .du = (char *)&o.du, .x = SWIGLU_X_F32, .row_dg = (char *)&rows[0], .row_du = (char *)&rows[1]};
+    swiglu_kern_table_generic.grad(&args);
+    return o;
+}
+
+struct oracle_grad oracle_grad(const struct swiglu_act *act, int gated, float dh, float gate, float up) {
+    if (gated && act->kind == SWIGLU_ACT_SITU) return situ_grad(act, dh, gate, up);
+    const float inner = act->clamp_after ? gate : clamp(gate, act->gate_lo, act->gate_hi), raw = activate(act, inner);
+    const float a = act->clamp_after ? clamp(raw, act->gate_lo, act->gate_hi) : raw;
+    const float judged = act->clamp_after ? raw : gate; /* on a bound exactly the gradient passes */
+    float u = clamp(up, act->up_lo, act->up_hi);
+    if (act->up_offset != 0) u = u + act->up_offset;
+    struct oracle_grad o = {gated ? a * u : a, (gated ? dh * u : dh) * slope_of(act, inner), dh * a};
+    if (judged < act->gate_lo || judged > act->gate_hi) o.dg = 0;
+    if (up < act->up_lo || up > act->up_hi) o.du = 0;
+    return o;
+}
+
 float oracle_hidden(const struct swiglu_act *act, int gated, float gate, float up) {
     if (gated && act->kind == SWIGLU_ACT_SITU) return situ_hidden(act, gate, up);
     float a = activate(act, act->clamp_after ? gate : clamp(gate, act->gate_lo, act->gate_hi));

@@ -217,6 +217,64 @@ static void silu_without_limit(const struct swiglu_act *act, size_t n, const flo
         if (isinf(x[i])) y[i] = x[i] / (1 + expf(-act->alpha * x[i])); /* -Inf / Inf */
 }
 
+static void relu_slope_at_zero(const struct swiglu_act *act, size_t n, const float *x, float *y) {
+    right->act_grad(act, n, x, y);
+    for (size_t i = 0; i < n; i++)
+        if (x[i] == 0) y[i] = 1;
+}
+
+/* A gradient exactly on the bound passes; this one is cut off there. */
+static void bound_cuts_off(const struct swiglu_grad_args *t) {
+    right->grad(t);
+    for (unsigned r = 0; r < t->rows && t->wt_d == SWIGLU_WT_F32; r++)
+        for (size_t i = 0; i < t->valid && i < t->vectors; i++)
+            if (t->gate[r * t->ld_elems + i] == t->act->gate_hi && !t->act->clamp_after)
+                memset(t->dg + i / 2 * t->panel_d_bytes + (r * 2 + i % 2) * 4, 0, 4);
+}
+
+static void swapped_gradients(const struct swiglu_grad_args *t) {
+    struct swiglu_grad_args a = *t;
+    if (t->gated) a.dg = t->du, a.du = t->dg;
+    right->grad(&a);
+}
+
+static void last_row_dropped(const struct swiglu_grad_args *t) {
+    struct swiglu_grad_args a = *t;
+    if (t->rows > 1) a.rows--;
+    right->grad(&a);
+}
+
+static void odd_token_dropped(const struct swiglu_pack_args *t) {
+    struct swiglu_pack_args a = *t;
+    right->pack_rows(t);
+    if (t->n_k % 2 && t->n_k > 1 && t->wt == SWIGLU_WT_BF16_DOT) {
+        a.n_k--;
+        memset(t->dst + t->n_k / 2 * 8, 0, 4 * t->n_lanes);
+        right->pack_rows(&a);
+    }
+}
+
+static void columns_over_read(const struct swiglu_pack_args *t) {
+    const size_t row = t->n_k * (t->dtype == SWIGLU_F32 ? 4 : 2);
+    right->pack_cols(t);
+    t->dst[0] = (char)(t->dst[0] + 0 * *((const volatile char *)t->src + (t->n_lanes - 1) * t->ld_bytes + row));
+}
+
+static void turned_even_for_odd(const struct swiglu_turn_args *t) {
+    right->turn(t);
+    for (size_t s = 0; s < t->n_steps && t->x == SWIGLU_X_BF16_IN_F32; s++) {
+        char pair[8];
+        memcpy(pair, t->rows[0] + 8 * s + 4, 4), memcpy(pair + 4, t->rows[0] + 8 * s, 4);
+        memcpy(t->rows[0] + 8 * s, pair, 8);
+    }
+}
+
+static void forgets_to_add(const struct swiglu_store_args *t) {
+    struct swiglu_store_args a = *t;
+    a.add = 0;
+    right->store(&a);
+}
+
 static unsigned read_half(const void *p, size_t bytes) { return right->read_sum[0](p, bytes / 2); }
 
 /* ---- trying them ---- */
@@ -265,8 +323,16 @@ size_t check_wrong_kernels(size_t *caught) {
     TRY_ENTRY(store, truncated_bf16, check_store(&wrong, SWIGLU_BF16));
     TRY_ENTRY(stage, stage_over_reads, check_stage(&wrong, SWIGLU_F32, SWIGLU_X_F32));
     TRY_ENTRY(stage, stage_keeps_denormals, check_stage(&wrong, SWIGLU_F32, SWIGLU_X_BF16_IN_F32));
-    TRY_ENTRY(act, relu_without_minus_zero, check_act(&wrong, SWIGLU_ACT_RELU));
-    TRY_ENTRY(act, silu_without_limit, check_act(&wrong, SWIGLU_ACT_SILU));
+    TRY_ENTRY(act, relu_without_minus_zero, check_act(&wrong, SWIGLU_ACT_RELU, 0));
+    TRY_ENTRY(act, silu_without_limit, check_act(&wrong, SWIGLU_ACT_SILU, 0));
+    TRY_ENTRY(store, forgets_to_add, check_store(&wrong, SWIGLU_F32));
+    TRY_ENTRY(act_grad, relu_slope_at_zero, check_act(&wrong, SWIGLU_ACT_RELU, 1));
+    TRY_ENTRY(grad, bound_cuts_off, check_grad(&wrong, SWIGLU_ACT_SILU, 0));
+    TRY_ENTRY(grad, swapped_gradients, check_grad(&wrong, SWIGLU_ACT_SILU, 0));
+    TRY_ENTRY(grad, last_row_dropped, check_grad(&wrong, SWIGLU_ACT_SILU, 1));
+    TRY_ENTRY(pack_rows, odd_token_dropped, check_pack(&wrong, 1, SWIGLU_F32));
+    TRY_ENTRY(pack_cols, columns_over_read, check_pack(&wrong, 0, SWIGLU_BF16));
+    TRY_ENTRY(turn, turned_even_for_odd, check_turn(&wrong, SWIGLU_X_BF16_IN_F32));
     TRY_ENTRY(read_sum[0], read_half, check_read_sum(&wrong, 0));
     *caught = n_caught;
     return n_missed;
