@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _XOPEN_SOURCE 700
 #include <getopt.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "checkpoint.h"
 #include "cli.h"
@@ -83,6 +87,18 @@ static void print_result(const struct cli_checkpoint *layers, const char *out, c
     cli_json_close();
 }
 
+/* path is a folder or a file in one. */
+static int has_config(const char *path) {
+    char config[PATH_MAX];
+    struct stat status;
+    int is_folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    const char *slash = strrchr(path, '/');
+    size_t n = is_folder ? strlen(path) : slash ? (size_t)(slash - path) + 1 : 0;
+    if (n + sizeof "/config.json" > sizeof config) return 0;
+    snprintf(config, sizeof config, "%.*s%sconfig.json", (int)n, path, is_folder ? "/" : "");
+    return access(config, F_OK) == 0;
+}
+
 static int act_convert(const struct cli_verb *verb, int argc, char **argv) {
     static const char *const types[] = {"f32", "f16", "bf16", NULL}, *const layouts[] = {"separate", "gate_up", NULL};
     static const int dtypes[] = {SWIGLU_F32, SWIGLU_F16, SWIGLU_BF16};
@@ -112,6 +128,8 @@ static int act_convert(const struct cli_verb *verb, int argc, char **argv) {
     if (status && caught) die_of_signal();
     cli_require(status, &error, out);
     cli_progress(NULL);
+    if (!strcmp(layers.info.format, "safetensors") && has_config(layers.path) && !has_config(out))
+        cli_note("%s: what it means stands in a config.json, which its folder lacks: copy that of %s", out, layers.path);
     print_result(&layers, out, type, convert.dtype, &progress, json);
     cli_checkpoint_close(&layers);
     return CLI_OK;

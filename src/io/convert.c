@@ -109,11 +109,15 @@ static enum swiglu_status convert_verify(const struct swiglu_conversion *c, cons
     bool same = !swiglu_model_query(model, &info) && info.n_tensors == c->n;
     for (size_t i = 0; i < c->n && same; i++) {
         const struct swiglu_output *o = &c->at[i];
-        same = !swiglu_model_tensor(c->model, o->piece[0].tensor, &in) && !swiglu_model_tensor(model, i, &out) &&
-               !strcmp(out.name, o->name ? o->name : in.name) && out.dtype == o->type && out.bytes == o->bytes &&
+        if (swiglu_model_tensor(c->model, o->piece[0].tensor, &in) || swiglu_model_tensor(model, i, &out)) break;
+        char *name = swiglu_output_name(o, in.name);
+        if (!name) status = SWIGLU_E_MEMORY;
+        same = name && !strcmp(out.name, name) && out.dtype == o->type && out.bytes == o->bytes &&
                out.offset == o->offset;
+        swiglu_free(name);
     }
     swiglu_model_close(model);
+    REQUIRE(status == SWIGLU_OK, status, "%s: out of memory", w->shown);
     REQUIRE(same, SWIGLU_E_WRITE, "%s: the file reads back with other tensors than were written", w->shown);
     return SWIGLU_OK;
 }
@@ -122,7 +126,8 @@ static enum swiglu_status convert_write(struct swiglu_conversion *c, struct swig
                                         struct swiglu_error *error) {
     struct convert_stream s = {.c = c, .w = w, .error = error};
     for (size_t i = 0; i < c->n; i++) s.total += c->at[i].bytes;
-    TRY(swiglu_gguf_write(c, swiglu_model_gguf(c->model), w, error));
+    const struct swiglu_gguf *g = swiglu_model_gguf(c->model);
+    TRY(g ? swiglu_gguf_write(c, g, w, error) : swiglu_safetensors_write(c, swiglu_model_catalog(c->model), w, error));
     enum swiglu_status status = convert_data(&s);
     swiglu_free(s.values);
     swiglu_free(s.in);
@@ -148,7 +153,7 @@ static enum swiglu_status convert_check(const struct swiglu_convert_options *o, 
 
 enum swiglu_status swiglu_model_convert(const struct swiglu_model *model, const char *out_path,
                                         const struct swiglu_convert_options *options, struct swiglu_error *error) {
-    struct swiglu_conversion c = {.model = model, .options = {.dtype = SWIGLU_DTYPE_KEEP}};
+    struct swiglu_conversion c = {.model = model, .out_path = out_path, .options = {.dtype = SWIGLU_DTYPE_KEEP}};
     struct swiglu_writer w;
     REQUIRE(model && out_path && options, SWIGLU_E_ARGUMENT, "model, out_path or options is NULL");
     REQUIRE(!swiglu_struct_in(&c.options, sizeof c.options, options), SWIGLU_E_ARGUMENT,

@@ -18,26 +18,31 @@ struct swiglu_output {
     uint64_t rows;     /* outermost dimension; the others are those of the first piece's tensor */
     uint64_t elems, bytes;
     uint64_t offset;   /* in the file, once the header is written */
-    char *name;        /* NULL: as the first piece's tensor */
+    const char *part, *by; /* a part of the first piece's name, and what stands in its place; NULL: the name stays */
 };
 
 struct swiglu_conversion {
     const struct swiglu_model *model;
     struct swiglu_convert_options options;
     struct swiglu_model_info info;
-    struct swiglu_output *at; /* in the order of the file */
+    const char *out_path;
+    struct swiglu_output *at; /* in the order of the input, then of the output */
     size_t n;
     uint64_t end;             /* of the file, once the header is written */
 };
 
-/* The header of the input, or NULL where it is no GGUF file (model.c). */
+/* What was read (model.c); the first is NULL where the input is no GGUF file. */
 const struct swiglu_gguf *swiglu_model_gguf(const struct swiglu_model *model);
+const struct swiglu_catalog *swiglu_model_catalog(const struct swiglu_model *model);
 
-/* What a format calls the two ways to store gate and up: the parts of a name by which they differ. */
-struct swiglu_pair_names { const char *gate, *up, *packed; };
+/* The output's name, made of that of its first piece; to be freed, NULL when memory is short. */
+char *swiglu_output_name(const struct swiglu_output *o, const char *name);
 
-/* Writes everything before the data, and sets offset and end (write_gguf.c). */
+/* Write everything before the data, set offset and end, and put the outputs into the order of the file (write_gguf.c,
+ * write_safetensors.c). */
 enum swiglu_status swiglu_gguf_write(struct swiglu_conversion *c, const struct swiglu_gguf *g, struct swiglu_writer *w,
                                      struct swiglu_error *error);
+enum swiglu_status swiglu_safetensors_write(struct swiglu_conversion *c, const struct swiglu_catalog *catalog,
+                                            struct swiglu_writer *w, struct swiglu_error *error);
 
 #endif

@@ -10,7 +10,14 @@
 #include "io/layers.h"
 
 /* The parts of names by which the two ways to store gate and up differ. */
-static const struct swiglu_pair_names gguf_pair = {"ffn_gate.", "ffn_up.", "ffn_up."};
+struct pair_names { const char *gate, *up, *packed; };
+static const struct pair_names gguf_pair = {"ffn_gate.", "ffn_up.", "ffn_up."};
+static const struct pair_names hf_pair = {"mlp.gate_proj.", "mlp.up_proj.", "mlp.gate_up_proj."};
+
+static bool plan_is_gguf(const struct swiglu_conversion *c) { return swiglu_model_gguf(c->model) != NULL; }
+static const struct pair_names *plan_pair(const struct swiglu_conversion *c) {
+    return plan_is_gguf(c) ? &gguf_pair : &hf_pair;
+}
 
 /* Tensor i of the input has the slots 2 i and 2 i + 1: the second is that of up when a packed one is split. */
 static struct swiglu_output *plan_slot(const struct swiglu_conversion *c, long tensor) {
@@ -46,15 +53,21 @@ static enum swiglu_status plan_retype(struct swiglu_conversion *c, long tensor, 
     return SWIGLU_OK;
 }
 
-/* The tensor's name with one part replaced; NULL when memory is short. The part is there: the reader found it by name. */
-static char *plan_rename(const struct swiglu_conversion *c, long tensor, const char *part, const char *by) {
-    const char *name = plan_tensor(c, (size_t)tensor).name, *at = strstr(name, part);
-    char *renamed = swiglu_alloc(strlen(name) + strlen(by) + 1);
-    if (!renamed) return NULL;
-    memcpy(renamed, name, (size_t)(at - name));
-    strcpy(renamed + (at - name), by);
-    strcat(renamed, at + strlen(part));
-    return renamed;
+/* The last place of part in name, or NULL. */
+static const char *name_part(const char *name, const char *part) {
+    const char *found = NULL;
+    for (const char *at = name; (at = strstr(at, part)); at++) found = at;
+    return found;
+}
+
+char *swiglu_output_name(const struct swiglu_output *o, const char *name) {
+    const char *at = o->part ? name_part(name, o->part) : NULL;
+    char *made = swiglu_alloc(strlen(name) + (at ? strlen(o->by) : 0) + 1);
+    if (!made) return NULL;
+    if (!at) return strcpy(made, name);
+    memcpy(made, name, (size_t)(at - name));
+    strcpy(made + (at - name), o->by);
+    return strcat(made, at + strlen(o->part));
 }
 
 /* up becomes [gate|up] under the packed name, gate goes. */
@@ -68,8 +81,7 @@ static enum swiglu_status plan_merge(struct swiglu_conversion *c, long gate, lon
             one);
     u->piece[1] = u->piece[0], u->piece[0] = g->piece[0], u->n_pieces = 2;
     u->rows += g->rows, u->elems += g->elems, u->bytes += g->bytes;
-    u->name = plan_rename(c, up, gguf_pair.up, gguf_pair.packed);
-    REQUIRE(u->name, SWIGLU_E_MEMORY, "out of memory");
+    u->part = plan_pair(c)->gate, u->by = plan_pair(c)->packed; /* the first piece is gate's */
     g->n_pieces = 0;
     return SWIGLU_OK;
 }
@@ -77,34 +89,41 @@ static enum swiglu_status plan_merge(struct swiglu_conversion *c, long gate, lon
 /* [gate|up] becomes two tensors. */
 static enum swiglu_status plan_split(struct swiglu_conversion *c, long packed, struct swiglu_error *error) {
     if (packed < 0) return SWIGLU_OK;
+    const struct pair_names *pair = plan_pair(c);
+    const char *name = plan_tensor(c, (size_t)packed).name;
+    REQUIRE(name_part(name, pair->packed), SWIGLU_E_UNSUPPORTED, "tensor %.80s: the family has no names for its halves",
+            name);
     struct swiglu_output *gate = plan_slot(c, packed), *up = gate + 1;
     gate->rows /= 2, gate->elems /= 2, gate->bytes /= 2, gate->piece[0].bytes /= 2;
     *up = *gate;
     up->piece[0].from = up->piece[0].bytes;
-    gate->name = plan_rename(c, packed, gguf_pair.packed, gguf_pair.gate);
-    up->name = plan_rename(c, packed, gguf_pair.packed, gguf_pair.up);
-    REQUIRE(gate->name && up->name, SWIGLU_E_MEMORY, "out of memory");
+    gate->part = up->part = pair->packed, gate->by = pair->gate, up->by = pair->up;
     return SWIGLU_OK;
 }
 
-/* Whether the family has a packed form, so that its name means [gate|up] to every reader. */
-static enum swiglu_status plan_check_packing(const struct swiglu_conversion *c, struct swiglu_error *error) {
-    const struct swiglu_family *family = swiglu_family_find(c->info.architecture);
-    REQUIRE(family && family->form == SWIGLU_FORM_PACKED, SWIGLU_E_UNSUPPORTED,
-            "architecture \"%.64s\" has no name for a packed gate|up weight", c->info.architecture);
-    return SWIGLU_OK;
+/* Whether the family has a packed form of this name, so that it means [gate|up] to every reader. */
+static bool plan_has_packed(const struct swiglu_conversion *c) {
+    const struct swiglu_family *gguf = plan_is_gguf(c) ? swiglu_family_find(c->info.architecture) : NULL;
+    const struct swiglu_hf_family *hf;
+    if (plan_is_gguf(c)) return gguf && gguf->form == SWIGLU_FORM_PACKED;
+    for (size_t i = 0; (hf = swiglu_hf_family_at(i)); i++)
+        if (hf->family.form == SWIGLU_FORM_PACKED && hf->scheme == SWIGLU_SCHEME_PROJ &&
+            !strcmp(hf->family.architecture, c->info.architecture))
+            return true;
+    return false;
 }
 
 static enum swiglu_status plan_repack(struct swiglu_conversion *c, const struct swiglu_model_block_info *block,
                                       struct swiglu_error *error) {
     const int repack = c->options.repack;
     if (repack == SWIGLU_REPACK_KEEP || block->layout == SWIGLU_UNGATED) return SWIGLU_OK;
-    if (repack == SWIGLU_REPACK_GATE_UP && block->layout == SWIGLU_SEPARATE) {
-        TRY(plan_check_packing(c, error));
+    if (repack == SWIGLU_REPACK_GATE_UP && block->layout == SWIGLU_SEPARATE && !block->in_out) {
+        REQUIRE(plan_has_packed(c), SWIGLU_E_UNSUPPORTED,
+                "architecture \"%.64s\" has no name for a packed gate|up weight", c->info.architecture);
         TRY(plan_merge(c, block->gate, block->up, error));
         return plan_merge(c, block->gate_bias, block->up_bias, error);
     }
-    if (repack == SWIGLU_REPACK_SEPARATE && block->layout == SWIGLU_GATE_UP) {
+    if (repack == SWIGLU_REPACK_SEPARATE && block->layout == SWIGLU_GATE_UP && !block->in_out) {
         TRY(plan_split(c, block->gate, error));
         return plan_split(c, block->gate_bias, error);
     }
@@ -130,12 +149,24 @@ static enum swiglu_status plan_blocks(struct swiglu_conversion *c, struct swiglu
     return SWIGLU_OK;
 }
 
-static enum swiglu_status plan_format(const struct swiglu_conversion *c, struct swiglu_error *error) {
+static bool ends_with(const char *s, const char *end) {
+    const size_t n = strlen(s), n_end = strlen(end);
+    return n >= n_end && !strcmp(s + n - n_end, end);
+}
+
+static enum swiglu_status plan_keeps(const struct swiglu_conversion *c, int format, struct swiglu_error *error) {
     static const char *const names[] = {[SWIGLU_FORMAT_GGUF] = "gguf", [SWIGLU_FORMAT_SAFETENSORS] = "safetensors"};
-    const int format = c->options.format;
     REQUIRE(format == SWIGLU_FORMAT_KEEP || !strcmp(names[format], c->info.format), SWIGLU_E_UNSUPPORTED,
             "%s to %s: the two name tensors and metadata differently, so a file keeps its format", c->info.format,
             names[format]);
+    return SWIGLU_OK;
+}
+
+/* The option and the end of the path are the input's format, or say nothing. */
+static enum swiglu_status plan_format(const struct swiglu_conversion *c, struct swiglu_error *error) {
+    TRY(plan_keeps(c, c->options.format, error));
+    if (ends_with(c->out_path, ".gguf")) return plan_keeps(c, SWIGLU_FORMAT_GGUF, error);
+    if (ends_with(c->out_path, ".safetensors")) return plan_keeps(c, SWIGLU_FORMAT_SAFETENSORS, error);
     return SWIGLU_OK;
 }
 
@@ -158,7 +189,6 @@ enum swiglu_status swiglu_conversion_plan(struct swiglu_conversion *c, struct sw
 }
 
 void swiglu_conversion_free(struct swiglu_conversion *c) {
-    for (size_t i = 0; i < c->n; i++) swiglu_free(c->at[i].name);
     swiglu_free(c->at);
     c->at = NULL, c->n = 0;
 }
