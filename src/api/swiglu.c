@@ -108,7 +108,7 @@ enum swiglu_status swiglu_block_query(const struct swiglu_block *block, struct s
 
 enum swiglu_status swiglu_forward_bytes(const struct swiglu_block *block, size_t m, unsigned n_threads, size_t *bytes) {
     if (!block || !bytes) return SWIGLU_E_ARGUMENT;
-    return swiglu_forward_size(block, m, n_threads, bytes) ? SWIGLU_E_SHAPE : SWIGLU_OK;
+    return swiglu_forward_size(block, NULL, m, n_threads, bytes) ? SWIGLU_E_SHAPE : SWIGLU_OK;
 }
 
 enum swiglu_status swiglu_rows_check(struct swiglu_crows *rows, size_t m, size_t n, struct swiglu_span *span) {
@@ -139,13 +139,13 @@ enum swiglu_status swiglu_forward(const struct swiglu_block *block, size_t m, st
     TRY(swiglu_rows_check(&out, m, block->d_out, &y_span));
     y.ld_elems = out.ld_elems;
     if (m == 0) return SWIGLU_OK;
-    if (swiglu_forward_size(block, m, swiglu_runner_threads(runner), &work_span.bytes)) return SWIGLU_E_SHAPE;
+    if (swiglu_forward_size(block, NULL, m, swiglu_runner_threads(runner), &work_span.bytes)) return SWIGLU_E_SHAPE;
     if (!work.data || work.bytes < work_span.bytes) return SWIGLU_E_WORKSPACE;
     const bool same = x.data == y.data && x.dtype == y.dtype && x.ld_elems == y.ld_elems;
     if ((swiglu_spans_meet(x_span, y_span) && !same) || swiglu_spans_meet(work_span, x_span) ||
         swiglu_spans_meet(work_span, y_span))
         return SWIGLU_E_ALIAS;
-    swiglu_forward_run(block, m, x, y, work.data, runner);
+    swiglu_forward_run(block, NULL, m, x, y, work.data, runner);
     return SWIGLU_OK;
 }
 

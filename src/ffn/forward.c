@@ -20,24 +20,26 @@ enum {
 
 /* Where things lie in the workspace. */
 struct layout {
-    size_t x, h, scratch, scratch_bytes, total; /* scratch: one per thread */
+    size_t x, h, scratch, scratch_bytes, totals_bytes, total; /* scratch: totals and a slice of raw weights per thread */
     size_t x_row, h_row;                        /* bytes of a staged row */
 };
 
-static bool lay_out(const struct swiglu_block *b, size_t m, unsigned n_threads, struct layout *l) {
+static bool lay_out(const struct swiglu_block *b, bool raw, size_t m, unsigned n_threads, struct layout *l) {
     const size_t rows = swiglu_min(m, SWIGLU_ROW_BLOCK) + PAD_ROWS, threads = n_threads ? n_threads : 1;
     const size_t vectors = 2 * (size_t)b->kern->prefill[0].panels;
     memset(l, 0, sizeof *l);
     l->x_row = swiglu_kern_row_bytes(b->up.info, b->d_in);
     l->h_row = swiglu_kern_row_bytes(b->down.info, b->d_ff);
-    l->scratch_bytes = rows * vectors * b->kern->vl * sizeof(float);
+    l->totals_bytes = rows * vectors * b->kern->vl * sizeof(float);
+    l->scratch_bytes = l->totals_bytes + (raw ? swiglu_pass_buffer(b->kern, UP_SLICE) : 0);
     return swiglu_reserve(&l->total, rows, l->x_row, &l->x) || swiglu_reserve(&l->total, rows, l->h_row, &l->h) ||
            swiglu_reserve(&l->total, threads, l->scratch_bytes, &l->scratch);
 }
 
-bool swiglu_forward_size(const struct swiglu_block *block, size_t m, unsigned n_threads, size_t *bytes) {
+bool swiglu_forward_size(const struct swiglu_block *block, const struct swiglu_forward_train *train, size_t m,
+                         unsigned n_threads, size_t *bytes) {
     struct layout l;
-    return lay_out(block, m, n_threads, &l) || SW_ADD(l.total, (size_t)64, bytes); /* 64: to align a caller's pointer */
+    return lay_out(block, train, m, n_threads, &l) || SW_ADD(l.total, (size_t)64, bytes); /* 64: to align a pointer */
 }
 
 /* How one row block is cut: row tiles by groups, panels by tickets. */
@@ -54,7 +56,7 @@ struct job {
     const struct swiglu_block *block;
     struct swiglu_crows x;
     struct swiglu_rows y;
-    float *saved; /* or NULL: gate and up of every row */
+    const struct swiglu_forward_train *train; /* or NULL */
     size_t n_blocks;
     struct cut full, last; /* of every row block but the last, and of the last */
     struct layout at;
@@ -82,9 +84,9 @@ static void finish_hidden(const void *ctx, const struct swiglu_pass *p, unsigned
     if (b->up.bias) a.bias = b->up.bias + panel * 2 * b->kern->vl;
     a.h = rows + elem / SWIGLU_RECORD * t->mr * SWIGLU_RECORD_BYTES + elem % SWIGLU_RECORD * 4;
     b->kern->hidden(&a);
-    if (job->saved) {
+    if (job->train && job->train->saved) {
         const size_t ld = b->gated ? 2 * b->d_ff : b->d_ff;
-        float *const gate = job->saved + (place->row0 + row) * ld + unit;
+        float *const gate = job->train->saved + (place->row0 + row) * ld + unit;
         swiglu_save_totals(c, a.bias, (unsigned)swiglu_min(t->mr, place->rows - row), a.vectors, b->kern->vl, b->gated,
                            a.valid, gate, gate + b->d_ff, ld);
     }
@@ -152,21 +154,24 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
                             .row_bytes = down ? job->at.h_row : job->at.x_row,
                             .slice_bytes = down ? DOWN_SLICE : UP_SLICE,
                             .scratch = (float *)(job->work + job->at.scratch + thread * job->at.scratch_bytes),
+                            .buffer = job->work + job->at.scratch + thread * job->at.scratch_bytes + job->at.totals_bytes,
                             .panel = ticket / c->n_groups * per_ticket,
                             .tile = tiles * group / c->n_groups,
                             .tile_end = tiles * (group + 1) / c->n_groups,
                             .finish = down ? finish_y : finish_hidden,
                             .ctx = &place};
     p.panel_end = swiglu_min(p.panel + per_ticket, p.product->n_panels);
+    if (job->train) p.raw = down ? &job->train->down : &job->train->up;
     swiglu_pass_run(&p);
 }
 
-static struct cut cut_rows(const struct swiglu_block *b, unsigned rows, unsigned n_threads) {
+static struct cut cut_rows(const struct swiglu_block *b, bool raw, unsigned rows, unsigned n_threads) {
     struct cut c = {.n_rows = rows, .rows = swiglu_plan_rows(b->kern, rows), .n_groups = 1};
     const unsigned tiles = swiglu_plan_tiles(&c.rows);
     c.n_tickets[STAGE] = 1;
     if (n_threads > 1 && tiles > 16) {
-        c.n_groups = 2; /* at d = 576 panel x half of the rows is 4 % ahead of panel x all rows */
+        /* at d = 576 panel x half of the rows is 4 % ahead of panel x all rows; raw weights would be packed twice */
+        c.n_groups = raw ? 1 : 2;
         c.n_tickets[STAGE] = swiglu_min(4 * (size_t)n_threads, tiles);
     }
     c.up_panels = swiglu_pass_panels(&b->up, &c.rows, rows / c.n_groups, n_threads);
@@ -176,20 +181,14 @@ static struct cut cut_rows(const struct swiglu_block *b, unsigned rows, unsigned
     return c;
 }
 
-void swiglu_forward_run(const struct swiglu_block *block, size_t m, struct swiglu_crows x, struct swiglu_rows y,
-                        void *workspace, const struct swiglu_runner *runner) {
-    swiglu_forward_saving(block, m, x, y, NULL, workspace, runner);
-}
-
-void swiglu_forward_saving(const struct swiglu_block *block, size_t m, struct swiglu_crows x, struct swiglu_rows y,
-                           float *saved, void *workspace, const struct swiglu_runner *runner) {
+void swiglu_forward_run(const struct swiglu_block *block, const struct swiglu_forward_train *train, size_t m,
+                        struct swiglu_crows x, struct swiglu_rows y, void *workspace, const struct swiglu_runner *runner) {
     const unsigned n_threads = swiglu_runner_threads(runner);
-    struct job job = {.block = block, .x = x, .y = y, .saved = saved,
-                      .n_blocks = swiglu_ceil_div(m, SWIGLU_ROW_BLOCK)};
-    (void)lay_out(block, m, n_threads, &job.at); /* the same numbers as when the size was checked */
+    struct job job = {.block = block, .x = x, .y = y, .train = train, .n_blocks = swiglu_ceil_div(m, SWIGLU_ROW_BLOCK)};
+    (void)lay_out(block, train, m, n_threads, &job.at); /* the same numbers as when the size was checked */
     job.work = (char *)workspace + (-(uintptr_t)workspace & 63);
-    job.last = cut_rows(block, (unsigned)(m - (job.n_blocks - 1) * SWIGLU_ROW_BLOCK), n_threads);
-    job.full = job.n_blocks > 1 ? cut_rows(block, SWIGLU_ROW_BLOCK, n_threads) : job.last;
+    job.last = cut_rows(block, train, (unsigned)(m - (job.n_blocks - 1) * SWIGLU_ROW_BLOCK), n_threads);
+    job.full = job.n_blocks > 1 ? cut_rows(block, train, SWIGLU_ROW_BLOCK, n_threads) : job.last;
     struct swiglu_schedule schedule = {.ctx = &job, .n_phases = job.n_blocks * N_PHASES, .n_tickets = count_tickets,
                                        .run = run_ticket};
     swiglu_schedule_run(&schedule, runner);

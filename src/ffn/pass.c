@@ -21,43 +21,74 @@ static void aim_prefetch(struct swiglu_tile_args *a, const char *next, size_t sl
 static size_t slice_steps_of(const struct swiglu_pass *p, size_t tile_step_bytes) {
     const size_t chunk = SWIGLU_CHUNK / p->product->info->k_step;
     const size_t fit = p->slice_bytes / tile_step_bytes / chunk * chunk;
-    if (p->tile_end - p->tile == 1) return swiglu_max(p->product->n_steps, 1); /* nothing would be read again */
+    if (p->tile_end - p->tile == 1 && !p->raw) return swiglu_max(p->product->n_steps, 1); /* nothing is read again */
     return swiglu_max(fit, chunk);
+}
+
+/* A slice is a whole number of chunks, at least one. */
+size_t swiglu_pass_buffer(const struct swiglu_kern *kern, size_t slice_bytes) {
+    return swiglu_max(slice_bytes, (size_t)SWIGLU_CHUNK * 2 * kern->vl * kern->prefill[0].panels * 4);
+}
+
+/* Steps [step, step + n) of the panels of one tile: where they are, and what to prefetch while they run. */
+struct slice {
+    size_t panel, step, n;
+    const char *w0, *w1;
+};
+
+static struct slice slice_at(const struct swiglu_pass *p, size_t panels, size_t panel, size_t step, size_t n) {
+    const struct swiglu_product *w = p->product;
+    const size_t panel_step = 2 * (size_t)p->kern->vl * w->info->lane_bytes;
+    struct slice s = {panel, step, n, w->data + panel * w->panel_bytes + step * panel_step, NULL};
+    s.w1 = s.w0 + w->panel_bytes;
+    if (p->raw) {
+        swiglu_raw_pack(p->raw, p->kern, w, panel, panels, step, n, p->buffer);
+        s.w0 = p->buffer;
+        s.w1 = p->buffer + n * panel_step;
+    }
+    return s;
+}
+
+static void run_slice(const struct swiglu_pass *p, const struct slice *s, size_t panels, const struct slice *next, float *c,
+                      size_t c_per_row) {
+    const struct swiglu_product *w = p->product;
+    const size_t first_row = swiglu_plan_row(p->rows, p->tile), n_tiles = p->tile_end - p->tile;
+    const size_t next_bytes = next ? next->n * 2 * p->kern->vl * w->info->lane_bytes * panels : 0;
+    for (unsigned i = p->tile; i < p->tile_end; i++) {
+        const struct swiglu_tile *t = swiglu_plan_tile(p->rows, i);
+        const size_t row = swiglu_plan_row(p->rows, i);
+        const size_t record = s->step * w->info->elems_per_step / SWIGLU_RECORD * t->mr * SWIGLU_RECORD_BYTES;
+        struct swiglu_tile_args a = {.x = p->staged + row * p->row_bytes + record, .w0 = s->w0, .w1 = s->w1,
+                                     .n_steps = s->n, .c = c + (row - first_row) * c_per_row,
+                                     .add = s->step > 0 || p->add};
+        a.next_x = i + 1 < p->tile_end ? a.x + t->mr * p->row_bytes : a.x;
+        if (p->raw && next)
+            swiglu_raw_aim(p->raw, p->kern, w, next->panel, panels, next->step, next->n, i - p->tile, n_tiles, &a);
+        else
+            aim_prefetch(&a, next ? next->w0 : NULL, next_bytes, panels, w->panel_bytes, i - p->tile, n_tiles);
+        t->run[w->wt](&a);
+        if (s->step + s->n == w->n_steps && p->finish) p->finish(p->ctx, p, i, s->panel, a.c);
+    }
 }
 
 void swiglu_pass_run(const struct swiglu_pass *p) {
     const struct swiglu_product *w = p->product;
-    const unsigned vl = p->kern->vl;
-    const size_t panels = swiglu_plan_tile(p->rows, p->tile)->panels, n_tiles = p->tile_end - p->tile;
-    const size_t panel_step = 2 * (size_t)vl * w->info->lane_bytes, per_row = panels * 2 * vl;
-    const size_t slice_steps = slice_steps_of(p, panel_step * panels), first_row = swiglu_plan_row(p->rows, p->tile);
+    const size_t panels = swiglu_plan_tile(p->rows, p->tile)->panels, panel_step = 2 * (size_t)p->kern->vl * w->info->lane_bytes;
+    const size_t slice_steps = slice_steps_of(p, panel_step * panels), per_row = panels * 2 * p->kern->vl;
+    const size_t first_row = swiglu_plan_row(p->rows, p->tile);
     /* one slice and no outliving totals: they stay in one small tile */
     const size_t c_per_row = w->n_steps > slice_steps || p->totals ? per_row : 0;
     for (size_t panel = p->panel; panel < p->panel_end; panel += panels) {
-        const char *const data = w->data + panel * w->panel_bytes;
         float *const c = p->totals ? p->totals + (panel / panels * p->rows_padded + first_row) * per_row : p->scratch;
         size_t step = 0;
         do {
-            const size_t n = swiglu_min(slice_steps, w->n_steps - step), end = step + n;
-            const int last = end == w->n_steps, more = !last || panel + panels < p->panel_end;
-            const char *next = !more ? NULL : last ? data + panels * w->panel_bytes : data + end * panel_step;
-            const size_t next_slice = swiglu_min(slice_steps, last ? w->n_steps : w->n_steps - end) * panel_step * panels;
-            for (unsigned i = p->tile; i < p->tile_end; i++) {
-                const struct swiglu_tile *t = swiglu_plan_tile(p->rows, i);
-                const size_t row = swiglu_plan_row(p->rows, i);
-                const size_t record = step * w->info->elems_per_step / SWIGLU_RECORD * t->mr * SWIGLU_RECORD_BYTES;
-                struct swiglu_tile_args a = {.x = p->staged + row * p->row_bytes + record,
-                                             .w0 = data + step * panel_step,
-                                             .w1 = data + step * panel_step + w->panel_bytes,
-                                             .n_steps = n,
-                                             .c = c + (row - first_row) * c_per_row,
-                                             .add = step > 0 || p->add};
-                a.next_x = i + 1 < p->tile_end ? a.x + t->mr * p->row_bytes : a.x;
-                aim_prefetch(&a, next, next_slice, panels, w->panel_bytes, i - p->tile, n_tiles);
-                t->run[w->wt](&a);
-                if (last && p->finish) p->finish(p->ctx, p, i, panel, a.c);
-            }
-            step = end;
+            const struct slice s = slice_at(p, panels, panel, step, swiglu_min(slice_steps, w->n_steps - step));
+            const int last = step + s.n == w->n_steps;
+            struct slice next = {.panel = last ? panel + panels : panel, .step = last ? 0 : step + s.n};
+            next.n = swiglu_min(slice_steps, w->n_steps - next.step);
+            next.w0 = w->data + next.panel * w->panel_bytes + next.step * panel_step;
+            run_slice(p, &s, panels, next.panel < p->panel_end ? &next : NULL, c, c_per_row);
+            step += s.n;
         } while (step < w->n_steps);
     }
 }

@@ -5,6 +5,7 @@
 
 #include "ffn/block.h"
 #include "ffn/plan.h"
+#include "ffn/raw.h"
 
 struct swiglu_pass;
 
@@ -17,7 +18,9 @@ struct swiglu_pass {
     const struct swiglu_row_plan *rows;
     const char *staged;      /* tiles of rows; row r begins row_bytes * r after it */
     size_t row_bytes;
-    size_t slice_bytes;      /* of a panel that stay in L2 while the row tiles pass over it */
+    size_t slice_bytes;      /* of a tile's panels that stay in L2 while the row tiles pass over them */
+    const struct swiglu_raw *raw; /* or NULL: product->data is packed. Otherwise slices are packed into buffer */
+    char *buffer;            /* swiglu_pass_buffer bytes */
     size_t panel, panel_end; /* whole tiles' panels */
     unsigned tile, tile_end;
     float *scratch;          /* for the pass's rows x vectors of a tile */
@@ -27,6 +30,9 @@ struct swiglu_pass {
     swiglu_finish_fn *finish; /* NULL: only the totals are wanted */
     const void *ctx;
 };
+
+/* Bytes of the buffer of a pass over raw weights. */
+size_t swiglu_pass_buffer(const struct swiglu_kern *kern, size_t slice_bytes);
 
 void swiglu_pass_run(const struct swiglu_pass *pass);
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "ffn/block.h"
-#include "ffn/desc.h"
+#include "ffn/raw.h"
 
 enum { SWIGLU_TOKEN_CHUNK = 512 }; /* tokens per chain of a weight gradient: decides bits */
 
@@ -37,6 +37,9 @@ static inline enum swiglu_wt swiglu_train_wt(int compute) {
     return compute == SWIGLU_COMPUTE_BF16 ? SWIGLU_WT_BF16_DOT : SWIGLU_WT_F32;
 }
 static inline size_t swiglu_step_halves(const struct swiglu_step *s) { return s->desc->layout == SWIGLU_UNGATED ? 1 : 2; }
+
+/* The weights of the first product as they lie in memory. */
+struct swiglu_raw swiglu_step_raw(const struct swiglu_step *s);
 
 /* Copies the totals of a first-product tile, biases added, to rows of gate and of up: what KEEP_GATE_UP keeps, and what
  * backward reads. gate and up at row 0 and the tile's first unit; ungated: gate takes all. Columns from valid on: untouched. */

@@ -12,13 +12,10 @@
 #include "ffn/pass.h"
 #include "ffn/schedule.h"
 #include "ffn/train_layout.h"
-#include "ffn/view.h"
 #include "ffn/weights.h"
 
-enum { UP_SLICE = 512 << 10, DOWN_SLICE = 256 << 10 };
-
 /* Phases of a token chunk: one that prepares it, then these for each block of hidden units. */
-enum { PACK, GATE_UP, HIDDEN, TURN, PRODUCTS, PHASES_PER_BLOCK };
+enum { GATE_UP, HIDDEN, TURN, PRODUCTS, PHASES_PER_BLOCK };
 
 /* The products of the last phase, each with tickets of its own. */
 enum { DX, DW_DOWN, DW_GATE, DW_UP, DB_GATE, DB_UP, DB_DOWN, N_PRODUCTS };
@@ -29,8 +26,9 @@ struct back {
     const float *saved;
     struct swiglu_grads grads;
     struct swiglu_half half[2], down; /* half[0]: gate, or the only one */
+    struct swiglu_raw first;          /* weights of the first product */
     unsigned n_halves, n_threads;
-    int has_bias;
+    const float *bias;                /* of all blocks, or NULL */
     struct swiglu_back_layout at;
     char *work;
 };
@@ -104,8 +102,7 @@ static void prepare_chunk(const struct spot *s, size_t ticket) {
     const unsigned vl = job->step->kern->vl;
     const size_t tiles = swiglu_plan_tiles(&s->p.tokens), x_panels = s->p.x.n_panels;
     const size_t n = tiles + x_panels + swiglu_ceil_div(d->d_out, 2 * (size_t)vl), n_tickets = spread(job);
-    char *const scratch = job->work + job->at.scratch + (s->thread + 1) * (swiglu_ceil_div(job->at.scratch_bytes, 64) * 64) -
-                          swiglu_ceil_div(job->at.panel_bytes, 64) * 64;
+    char *const buffer = job->work + job->at.scratch + s->thread * job->at.scratch_bytes + job->at.totals_bytes;
     struct swiglu_product dy = s->p.h; /* the shape of panels of dy over tokens */
     dy.n_units = d->d_out;
     for (size_t i = share(n, ticket, n_tickets); i < share(n, ticket + 1, n_tickets); i++) {
@@ -116,8 +113,8 @@ static void prepare_chunk(const struct spot *s, size_t ticket) {
             pack_tokens(s, &s->p.x, i - tiles, &job->x, job->work + job->at.x_panels + (i - tiles) * s->p.x.panel_bytes);
         } else {
             const size_t panel = i - tiles - x_panels;
-            pack_tokens(s, &dy, panel, &job->dy, scratch);
-            turn_panel(s, &dy, scratch, panel * 2 * vl, d->d_out, job->work + job->at.dy_turned);
+            pack_tokens(s, &dy, panel, &job->dy, buffer);
+            turn_panel(s, &dy, buffer, panel * 2 * vl, d->d_out, job->work + job->at.dy_turned);
         }
     }
     if (ticket) return;
@@ -127,59 +124,25 @@ static void prepare_chunk(const struct spot *s, size_t ticket) {
 
 /* ---- a block of hidden units ---- */
 
-/* Panel of dx: depths are units, runs of gate and of up in turn; lanes are columns of x. */
-static void pack_dx(const struct spot *s, size_t panel) {
-    const struct back *job = s->job;
-    const struct swiglu_product *p = &s->p.dx;
-    const unsigned vl = job->step->kern->vl;
-    const size_t lane = panel * p->units_per_panel, n_lanes = swiglu_min(p->units_per_panel, p->n_units - lane);
-    char *const to = job->work + job->at.w_dx + panel * p->panel_bytes;
-    for (size_t unit = 0; unit < s->p.n_units; unit += SWIGLU_RUN)
-        for (unsigned half = 0; half < job->n_halves; half++) {
-            const size_t k = swiglu_back_run(job->step, s->p.n_units, unit, (int)half);
-            swiglu_view_pack(job->step->kern, swiglu_view_turn(swiglu_view_half(&job->half[half])), lane, n_lanes,
-                             s->unit + unit, swiglu_min(SWIGLU_RUN, s->p.n_units - unit), (int)p->wt,
-                             to + k / p->info->k_step * 2 * vl * 4);
-        }
-}
-
-static void pack_block(const struct spot *s, size_t ticket) {
-    const struct back *job = s->job;
-    const struct swiglu_kern *kern = job->step->kern;
-    const struct swiglu_product *gate_up = &s->p.gate_up, *dh = &s->p.dh;
-    const size_t n_up = job->saved ? 0 : gate_up->n_panels, n_dx = job->grads.dx.data ? s->p.dx.n_panels : 0;
-    const size_t n = n_up + dh->n_panels + n_dx, n_tickets = spread(job);
-    for (size_t i = share(n, ticket, n_tickets); i < share(n, ticket + 1, n_tickets); i++) {
-        if (i < n_up) {
-            const size_t unit = i * gate_up->units_per_panel;
-            for (unsigned half = 0; half < job->n_halves; half++)
-                swiglu_view_pack(kern, swiglu_view_half(&job->half[half]), s->unit + unit,
-                                 swiglu_min(gate_up->units_per_panel, gate_up->n_units - unit), 0, gate_up->k,
-                                 (int)gate_up->wt,
-                                 job->work + job->at.w_gate_up + i * gate_up->panel_bytes + (size_t)half * kern->vl * 4);
-        } else if (i < n_up + dh->n_panels) {
-            const size_t panel = i - n_up, unit = panel * dh->units_per_panel;
-            swiglu_view_pack(kern, swiglu_view_turn(swiglu_view_half(&job->down)), s->unit + unit,
-                             swiglu_min(dh->units_per_panel, dh->n_units - unit), 0, dh->k, (int)dh->wt,
-                             job->work + job->at.w_dh + panel * dh->panel_bytes);
-        } else {
-            pack_dx(s, i - n_up - dh->n_panels);
-        }
-    }
-    if (ticket == 0 && n_up)
-        (void)swiglu_product_bias(gate_up, kern->vl, job->half, (int)job->n_halves, s->unit,
-                                  (float *)(job->work + job->at.bias));
-}
-
 static void finish_gate_up(const void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
     const struct spot *s = ctx;
     const struct back *job = s->job;
     const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
     const size_t unit = panel * p->product->units_per_panel;
     const size_t at = swiglu_plan_row(p->rows, tile) * job->at.gate_ld + unit;
-    const float *bias = job->has_bias ? (const float *)(job->work + job->at.bias) + panel * 2 * p->kern->vl : NULL;
+    const float *bias = job->bias ? job->bias + s->block * job->at.block_bias + panel * 2 * p->kern->vl : NULL;
     swiglu_save_totals(c, bias, t->mr, 2 * t->panels, p->kern->vl, job->n_halves == 2, s->p.n_units - unit,
                        (float *)(job->work + job->at.gate) + at, (float *)(job->work + job->at.up) + at, job->at.gate_ld);
+}
+
+/* Depths of dx are units, runs of gate and of up in turn; lanes are columns of x. */
+static struct swiglu_raw raw_dx(const struct spot *s) {
+    struct swiglu_raw raw = s->job->first;
+    for (unsigned v = 0; v < raw.n_views; v++) raw.view[v] = swiglu_view_turn(raw.view[v]);
+    raw.run = SWIGLU_RUN;
+    raw.col = s->unit;
+    raw.n_cols = s->p.n_units;
+    return raw;
 }
 
 static void finish_hidden(const void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
@@ -208,9 +171,10 @@ static void finish_hidden(const void *ctx, const struct swiglu_pass *p, unsigned
     a.dg = job->work + job->at.dg + d_at;
     a.du = job->work + job->at.du + d_at;
     const size_t run = unit / SWIGLU_RUN * SWIGLU_RUN, in_run = unit % SWIGLU_RUN;
+    const struct swiglu_raw dx = raw_dx(s);
     char *rows[2];
     for (int half = 0; half < 2; half++) {
-        const size_t k = swiglu_back_run(step, s->p.n_units, run, half) + in_run;
+        const size_t k = swiglu_raw_turn(&dx, (int)s->p.dx.wt, run, half) + in_run;
         const size_t elem = a.x == SWIGLU_X_BF16_PAIR ? k / 2 : k;
         rows[half] = job->work + job->at.d_rows + row * job->at.d_row +
                      elem / SWIGLU_RECORD * t->mr * SWIGLU_RECORD_BYTES + elem % SWIGLU_RECORD * 4;
@@ -251,8 +215,9 @@ struct target {
     const struct swiglu_product *product;
     const struct swiglu_row_plan *rows;
     size_t n_rows;
-    const char *staged, *panels;
-    size_t row_bytes, slice_bytes;
+    const char *staged, *panels; /* panels: NULL where the weights are raw */
+    struct swiglu_raw raw;
+    size_t row_bytes;
     float *to;           /* of the first row and column; NULL: not wanted */
     size_t row, col;     /* strides in elements */
 };
@@ -294,7 +259,7 @@ static struct target weight_target(const struct spot *s, int half) {
     const size_t unit = h->stride * (m->in_out ? 1 : g->ld_elems), col = m->in_out ? g->ld_elems : 1;
     struct target t = {.product = &s->p.x, .rows = &s->p.units, .n_rows = s->p.n_units,
                        .staged = job->work + (half ? job->at.du_turned : job->at.dg_turned),
-                       .panels = job->work + job->at.x_panels, .row_bytes = SWIGLU_RECORD_BYTES, .slice_bytes = UP_SLICE,
+                       .panels = job->work + job->at.x_panels, .row_bytes = SWIGLU_RECORD_BYTES,
                        .row = unit, .col = col};
     if (g->data) t.to = (float *)g->data + h->first * (m->in_out ? 1 : g->ld_elems) + s->unit * unit;
     return t;
@@ -317,13 +282,13 @@ static struct target target_of(const struct spot *s, int what) {
     const struct back *job = s->job;
     const struct swiglu_desc *d = job->step->desc;
     struct target t = {.rows = &s->p.outs, .n_rows = d->d_out, .staged = job->work + job->at.dy_turned,
-                       .row_bytes = SWIGLU_RECORD_BYTES, .slice_bytes = UP_SLICE, .row = 1, .col = 1};
+                       .row_bytes = SWIGLU_RECORD_BYTES, .row = 1, .col = 1};
     const size_t ld = job->grads.down.ld_elems;
     switch (what) {
     case DX:
         return (struct target){.product = &s->p.dx, .rows = &s->p.tokens, .n_rows = s->p.n_tokens,
-                               .staged = job->work + job->at.d_rows, .panels = job->work + job->at.w_dx,
-                               .row_bytes = job->at.d_row, .slice_bytes = DOWN_SLICE, .to = job->grads.dx.data};
+                               .staged = job->work + job->at.d_rows, .raw = raw_dx(s),
+                               .row_bytes = job->at.d_row, .to = job->grads.dx.data};
     case DW_GATE: return weight_target(s, 0);
     case DW_UP: return job->n_halves == 2 ? weight_target(s, 1) : (struct target){0};
     case DB_GATE: return bias_target(s, 0);
@@ -344,7 +309,7 @@ static struct target target_of(const struct spot *s, int what) {
 }
 
 static unsigned groups_of(const struct back *job, const struct target *t) {
-    return job->n_threads > 1 && swiglu_plan_tiles(t->rows) > 16 ? 2 : 1;
+    return job->n_threads > 1 && t->panels && swiglu_plan_tiles(t->rows) > 16 ? 2 : 1; /* raw: or it would be packed twice */
 }
 
 static size_t panels_of(const struct back *job, const struct target *t) {
@@ -361,12 +326,14 @@ static void run_pass(const struct spot *s, const struct target *t, size_t ticket
                      float *totals, int add) {
     const struct back *job = s->job;
     const unsigned groups = groups_of(job, t), group = (unsigned)(ticket % groups), tiles = swiglu_plan_tiles(t->rows);
-    const size_t per_ticket = panels_of(job, t), scratch = swiglu_ceil_div(job->at.scratch_bytes, 64) * 64;
+    const size_t per_ticket = panels_of(job, t);
+    char *const scratch = job->work + job->at.scratch + s->thread * job->at.scratch_bytes;
     struct swiglu_product product = *t->product;
     product.data = (char *)t->panels; /* only read */
     struct swiglu_pass p = {.kern = job->step->kern, .product = &product, .rows = t->rows, .staged = t->staged,
-                            .row_bytes = t->row_bytes, .slice_bytes = t->slice_bytes,
-                            .scratch = (float *)(job->work + job->at.scratch + s->thread * scratch),
+                            .row_bytes = t->row_bytes, .slice_bytes = SWIGLU_BACK_SLICE,
+                            .raw = t->panels ? NULL : &t->raw, .buffer = scratch + job->at.totals_bytes,
+                            .scratch = (float *)scratch,
                             .panel = ticket / groups * per_ticket, .tile = tiles * group / groups,
                             .tile_end = tiles * (group + 1) / groups, .totals = totals, .rows_padded = job->at.rows,
                             .add = add, .finish = finish, .ctx = ctx};
@@ -390,16 +357,17 @@ static void run_products(const struct spot *s, size_t ticket) {
 
 static struct target gate_up_target(const struct spot *s) {
     const struct back *job = s->job;
+    struct swiglu_raw raw = job->first;
+    raw.row = s->unit;
     return (struct target){.product = &s->p.gate_up, .rows = &s->p.tokens, .n_rows = s->p.n_tokens,
-                           .staged = job->work + job->at.x_rows, .panels = job->work + job->at.w_gate_up,
-                           .row_bytes = job->at.x_row, .slice_bytes = UP_SLICE};
+                           .staged = job->work + job->at.x_rows, .raw = raw, .row_bytes = job->at.x_row};
 }
 
 static struct target hidden_target(const struct spot *s) {
     const struct back *job = s->job;
+    const struct swiglu_raw raw = {.view = {swiglu_view_turn(swiglu_view_half(&job->down))}, .n_views = 1, .row = s->unit};
     return (struct target){.product = &s->p.dh, .rows = &s->p.tokens, .n_rows = s->p.n_tokens,
-                           .staged = job->work + job->at.dy_rows, .panels = job->work + job->at.w_dh,
-                           .row_bytes = job->at.dy_row, .slice_bytes = UP_SLICE};
+                           .staged = job->work + job->at.dy_rows, .raw = raw, .row_bytes = job->at.dy_row};
 }
 
 static struct spot spot_of_phase(const struct back *job, size_t phase, int *kind) {
@@ -431,7 +399,6 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
     const struct target t = kind == GATE_UP ? gate_up_target(&s) : hidden_target(&s);
     s.thread = thread;
     switch (kind) {
-    case PACK: pack_block(&s, ticket); break;
     case GATE_UP: run_pass(&s, &t, ticket, finish_gate_up, &s, NULL, 0); break;
     case HIDDEN: run_pass(&s, &t, ticket, finish_hidden, &s, NULL, 0); break;
     case TURN: turn_block(&s, ticket); break;
@@ -447,8 +414,15 @@ void swiglu_train_backward_run(const struct swiglu_step *s, struct swiglu_crows 
                        .half = {swiglu_desc_half(s->desc, !gated), swiglu_desc_half(s->desc, 1)},
                        .down = {&s->desc->down, &s->desc->down_bias, 0, 1}, .n_halves = (unsigned)swiglu_step_halves(s),
                        .n_threads = swiglu_runner_threads(runner), .work = work};
-    for (unsigned i = 0; i < job.n_halves; i++) job.has_bias |= job.half[i].bias->data != NULL;
+    job.first = swiglu_step_raw(s);
     (void)swiglu_back_layout(s, job.n_threads, &job.at); /* the same numbers as when the size was checked */
+    float *const bias = (float *)(work + job.at.bias);
+    for (size_t block = 0; block < job.at.n_blocks; block++) {
+        const struct spot spot = spot_of(&job, 0, block);
+        if (swiglu_product_bias(&spot.p.gate_up, s->kern->vl, job.half, (int)job.n_halves, spot.unit,
+                                bias + block * job.at.block_bias))
+            job.bias = bias;
+    }
     struct swiglu_schedule schedule = {.ctx = &job, .n_phases = job.at.n_chunks * (1 + job.at.n_blocks * PHASES_PER_BLOCK),
                                        .n_tickets = count_tickets, .run = run_ticket};
     swiglu_schedule_run(&schedule, runner);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "ffn/pass.h"
 #include "ffn/weights.h"
 
 static size_t padded(const struct swiglu_step *s, size_t n) { /* even where depths are eaten in pairs */
@@ -12,11 +13,6 @@ static size_t padded(const struct swiglu_step *s, size_t n) { /* even where dept
 
 size_t swiglu_back_depth(const struct swiglu_step *s, size_t n_units) {
     return swiglu_step_halves(s) * padded(s, n_units);
-}
-
-size_t swiglu_back_run(const struct swiglu_step *s, size_t n_units, size_t unit, int half) {
-    const size_t run = swiglu_min(SWIGLU_RUN, n_units - unit);
-    return unit * swiglu_step_halves(s) + (half ? padded(s, run) : 0);
 }
 
 static bool shape(struct swiglu_product *p, const struct swiglu_kern *kern, int compute, size_t k, size_t n_units, int two) {
@@ -61,6 +57,7 @@ bool swiglu_back_layout(const struct swiglu_step *s, unsigned n_threads, struct 
     const size_t n_units = swiglu_min(d->d_ff, l->block_units), rows = n_tokens + SWIGLU_ROW_PADDING;
     if (swiglu_back_products(s, n_tokens, n_units, &p)) return true;
     l->rows = rows;
+    l->block_bias = swiglu_product_lanes(&p.gate_up, vl);
     l->x_row = swiglu_kern_row_bytes(p.gate_up.info, d->d_in);
     l->dy_row = swiglu_kern_row_bytes(p.dh.info, d->d_out);
     l->d_row = swiglu_kern_row_bytes(p.dx.info, swiglu_back_depth(s, l->block_units));
@@ -73,17 +70,17 @@ bool swiglu_back_layout(const struct swiglu_step *s, unsigned n_threads, struct 
                swiglu_reserve(t, d->d_out + SWIGLU_ROW_PADDING, SWIGLU_RECORD_BYTES, &l->dy_turned) ||
                swiglu_reserve(t, 1, p.ones_up.data_bytes, &l->ones_up) ||
                swiglu_reserve(t, 1, p.ones_down.data_bytes, &l->ones_down) ||
-               swiglu_reserve(t, 1, p.gate_up.data_bytes, &l->w_gate_up) ||
-               swiglu_reserve(t, 1, p.dh.data_bytes, &l->w_dh) || swiglu_reserve(t, 1, p.dx.data_bytes, &l->w_dx) ||
-               swiglu_reserve(t, swiglu_product_lanes(&p.gate_up, vl), sizeof(float), &l->bias) ||
+               swiglu_reserve(t, l->n_blocks, l->block_bias * sizeof(float), &l->bias) ||
                swiglu_reserve(t, rows, gate_bytes, &l->gate) || swiglu_reserve(t, rows, gate_bytes, &l->up) ||
                swiglu_reserve(t, 1, p.h.data_bytes, &l->h) || swiglu_reserve(t, 1, p.d.data_bytes, &l->dg) ||
                swiglu_reserve(t, 1, p.d.data_bytes, &l->du) || swiglu_reserve(t, rows, l->d_row, &l->d_rows) ||
                swiglu_reserve(t, turned, SWIGLU_RECORD_BYTES, &l->dg_turned) ||
                swiglu_reserve(t, turned, SWIGLU_RECORD_BYTES, &l->du_turned) ||
                swiglu_reserve(t, swiglu_product_lanes(&p.dx, vl), rows * sizeof(float), &l->dx_totals);
-    l->scratch_bytes = rows * lanes * sizeof(float) + l->panel_bytes; /* totals, then one panel of dy */
-    return bad || swiglu_reserve(t, n_threads ? n_threads : 1, swiglu_ceil_div(l->scratch_bytes, 64) * 64, &l->scratch);
+    l->totals_bytes = rows * lanes * sizeof(float);
+    l->buffer_bytes = swiglu_max(swiglu_pass_buffer(s->kern, SWIGLU_BACK_SLICE), l->panel_bytes); /* or one panel of dy */
+    return bad || swiglu_align_up(l->totals_bytes + l->buffer_bytes, 64, &l->scratch_bytes) ||
+           swiglu_reserve(t, n_threads ? n_threads : 1, l->scratch_bytes, &l->scratch);
 }
 
 bool swiglu_train_backward_size(const struct swiglu_step *s, unsigned n_threads, size_t *work) {

@@ -8,7 +8,8 @@
 
 enum {
     SWIGLU_RUN = 128,      /* hidden units of gate, then as many of up, in the depth of dx */
-    SWIGLU_ROW_PADDING = 8 /* above any tile's rows without data */
+    SWIGLU_ROW_PADDING = 8, /* above any tile's rows without data */
+    SWIGLU_BACK_SLICE = 512 << 10 /* bytes of weights that stay in L2 */
 };
 
 /* The products of one block of hidden units and one chunk of tokens. Rows x depth x outputs:
@@ -28,15 +29,15 @@ struct swiglu_back_layout {
     size_t x_row, dy_row, d_row;            /* bytes of staged rows of x, dy, and of dg and du */
     size_t gate_ld;                         /* elements of a row of gate (and of up) */
     size_t rows;                            /* tokens of a chunk, padded */
-    size_t x_rows, dy_rows, x_panels, dy_turned, ones_up, ones_down, w_gate_up, w_dh, w_dx, bias, gate, up, h, dg, du, d_rows,
-        dg_turned, du_turned, dx_totals, scratch, scratch_bytes, panel_bytes, total;
+    size_t block_bias;                      /* packed biases of a block of hidden units */
+    size_t x_rows, dy_rows, x_panels, dy_turned, ones_up, ones_down, bias, gate, up, h, dg, du, d_rows, dg_turned,
+        du_turned, dx_totals, total;
+    size_t scratch, scratch_bytes, totals_bytes, buffer_bytes; /* per thread: totals of a tile's panels, a slice of weights */
+    size_t panel_bytes;
 };
 
 /* Depth of dx for n units: pairs do not straddle gate and up. */
 size_t swiglu_back_depth(const struct swiglu_step *s, size_t n_units);
-/* Depth at which a run of `half` begins, for the run that starts at `unit` of a block of n_units. */
-size_t swiglu_back_run(const struct swiglu_step *s, size_t n_units, size_t unit, int half);
-
 bool swiglu_back_products(const struct swiglu_step *s, size_t n_tokens, size_t n_units, struct swiglu_back_products *p);
 bool swiglu_back_layout(const struct swiglu_step *s, unsigned n_threads, struct swiglu_back_layout *l);
 

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ffn/raw.h"
+
+#include "base/checked.h"
+#include "dtype/dtype.h"
+
+struct swiglu_view swiglu_view_half(const struct swiglu_half *half) {
+    const struct swiglu_matrix *m = half->matrix;
+    const size_t ld = m->ld_elems, at = half->first * (m->in_out ? 1 : ld);
+    return (struct swiglu_view){.data = (const char *)m->data + at * swiglu_float_bytes(m->dtype),
+                                .dtype = m->dtype,
+                                .row = half->stride * (m->in_out ? 1 : ld),
+                                .col = m->in_out ? ld : 1};
+}
+
+struct swiglu_view swiglu_view_turn(struct swiglu_view v) {
+    return (struct swiglu_view){v.data, v.dtype, v.col, v.row};
+}
+
+/* Neither side contiguous (an interleaved [in, out] matrix): a few depths at a time through a local of f32. */
+static void pack_gathered(const struct swiglu_kern *kern, struct swiglu_view v, struct swiglu_pack_args a) {
+    enum { DEPTHS = 16, LANES = 32 };
+    float local[DEPTHS][LANES];
+    const size_t bytes = swiglu_float_bytes(v.dtype), n_k = a.n_k, k_step = a.wt == SWIGLU_WT_BF16_DOT ? 2 : 1;
+    const struct swiglu_dtype_row *type = swiglu_dtype_find(v.dtype);
+    char *const dst = a.dst;
+    a.src = local;
+    a.dtype = SWIGLU_F32;
+    a.ld_bytes = sizeof local[0];
+    for (size_t k = 0; k < n_k; k += DEPTHS) {
+        a.n_k = swiglu_min(n_k - k, DEPTHS);
+        for (size_t i = 0; i < a.n_k; i++)
+            for (size_t l = 0; l < a.n_lanes; l++)
+                type->decode(v.data + (l * v.row + (k + i) * v.col) * bytes, 1, &local[i][l]);
+        a.dst = dst + k / k_step * 2 * kern->vl * 4;
+        kern->pack_rows(&a);
+    }
+}
+
+void swiglu_view_pack(const struct swiglu_kern *kern, struct swiglu_view v, size_t lane, size_t n_lanes, size_t k, size_t n_k,
+                      int wt, char *dst) {
+    const size_t bytes = swiglu_float_bytes(v.dtype);
+    v.data += (lane * v.row + k * v.col) * bytes;
+    struct swiglu_pack_args a = {.src = v.data, .dtype = v.dtype, .n_k = n_k, .n_lanes = n_lanes, .wt = wt, .dst = dst};
+    if (v.row == 1) { /* the lanes of one depth lie side by side */
+        a.ld_bytes = v.col * bytes;
+        kern->pack_rows(&a);
+    } else if (v.col == 1) { /* the depths of one lane lie side by side */
+        a.ld_bytes = v.row * bytes;
+        kern->pack_cols(&a);
+    } else {
+        pack_gathered(kern, v, a);
+    }
+}
+
+size_t swiglu_raw_turn(const struct swiglu_raw *raw, int wt, size_t col, int half) {
+    const size_t n = swiglu_min(raw->run, raw->n_cols - col), pair = wt == SWIGLU_WT_BF16_DOT;
+    return col * raw->n_views + (half ? n + (pair & n) : 0);
+}
+
+void swiglu_raw_pack(const struct swiglu_raw *raw, const struct swiglu_kern *kern, const struct swiglu_product *product,
+                     size_t panel, size_t n_panels, size_t step, size_t n_steps, char *dst) {
+    const size_t k_step = product->info->k_step, k = step * k_step, vector = (size_t)kern->vl * 4;
+    for (size_t i = 0; i < n_panels && panel + i < product->n_panels; i++, dst += n_steps * 2 * vector) {
+        const size_t lane = (panel + i) * product->units_per_panel;
+        const size_t n_lanes = swiglu_min(product->units_per_panel, product->n_units - lane);
+        if (raw->run) {
+            for (size_t col = 0; col < raw->n_cols; col += raw->run)
+                for (unsigned v = 0; v < raw->n_views; v++)
+                    swiglu_view_pack(kern, raw->view[v], raw->row + lane, n_lanes, raw->col + col,
+                                     swiglu_min(raw->run, raw->n_cols - col), (int)product->wt,
+                                     dst + swiglu_raw_turn(raw, (int)product->wt, col, (int)v) / k_step * 2 * vector);
+            continue;
+        }
+        for (unsigned v = 0; v < raw->n_views; v++)
+            swiglu_view_pack(kern, raw->view[v], raw->row + lane, n_lanes, raw->col + k,
+                             swiglu_min(n_steps * k_step, product->k - k), (int)product->wt, dst + v * vector);
+    }
+}
+
+/* Tiles prefetch lines at a fixed stride, half as many as they have steps. Where depths are contiguous, a tile takes one
+ * lane; where lanes are, a tile takes one line of each of its depths. */
+void swiglu_raw_aim(const struct swiglu_raw *raw, const struct swiglu_kern *kern, const struct swiglu_product *product,
+                    size_t panel, size_t n_panels, size_t step, size_t n_steps, size_t i, size_t n,
+                    struct swiglu_tile_args *args) {
+    const size_t lane = panel * product->units_per_panel, n_lanes = swiglu_min(n_panels * product->units_per_panel,
+                                                                               product->n_units - lane);
+    const size_t n_k = raw->run ? raw->n_cols : n_steps * product->info->k_step;
+    const size_t k = raw->col + (raw->run ? 0 : step * product->info->k_step), reach = swiglu_max(args->n_steps / 2, 1);
+    const struct swiglu_view *v = &raw->view[0];
+    const size_t bytes = v->dtype == SWIGLU_F32 ? 4 : 2;
+    const size_t parts = v->row == 1 ? swiglu_ceil_div(n_k, reach) * swiglu_ceil_div(n_lanes * bytes, 64) : n_lanes;
+    const size_t needed = parts * raw->n_views, from = needed < n ? n - needed : 0;
+    (void)kern;
+    args->next_w = args->w0;
+    args->next_w_stride = 0;
+    if (i < from || i - from >= needed) return;
+    v = &raw->view[(i - from) / parts];
+    const size_t part = (i - from) % parts;
+    if (v->row == 1) {
+        const size_t per_line = swiglu_ceil_div(n_k, reach), line = part / per_line, depth = part % per_line * reach;
+        args->next_w = v->data + (raw->row + lane + (k + depth) * v->col) * bytes + line * 64;
+        args->next_w_stride = v->col * bytes;
+    } else {
+        args->next_w = v->data + ((raw->row + lane + part) * v->row + k * v->col) * bytes;
+        args->next_w_stride = 64;
+    }
+}
