@@ -21,7 +21,7 @@ static const struct cli_option options[] = {
     {0, NULL, NULL, NULL},
 };
 
-/* The first signal asks the library to stop, which removes the unfinished file; a second one ends the process at once. */
+/* The first signal asks the library to stop, which removes the unfinished file; a second one ends the process. */
 static const int deadly[] = {SIGINT, SIGTERM, SIGHUP};
 static volatile sig_atomic_t caught;
 
@@ -141,9 +141,9 @@ const struct cli_verb cli_verb_convert = {
     "Writes a checkpoint whose feed-forward weights have another type or layout. Everything else stays byte for byte:\n"
     "other tensors, biases, metadata. Also called as 'swiglu quantize'.",
     "Block formats are decoded exactly; f16 and bf16 are rounded once, to nearest even; a weight that has the type\n"
-    "already keeps its bits. A finite value that the type cannot hold is an error. Blocks that are left out keep theirs.\n"
-    "OUT appears whole or not at all, and may be IN. A file that is replaced passes on its mode; a symbolic link is\n"
-    "replaced, not followed.",
+    "already keeps its bits. A finite value that the type cannot hold is an error. Blocks that are left out keep\n"
+    "theirs. OUT appears whole or not at all, and may be IN. A file that is replaced passes on its mode; a symbolic\n"
+    "link is replaced, not followed. A safetensors folder becomes one file, beside which config.json belongs.",
     options,
     act_convert,
 };

@@ -177,8 +177,9 @@ static void print_json(const struct plan *plan, const struct figures *f) {
 
 static void print_widths(const struct plan *plan, const struct figures *f, size_t n) {
     char rule[128];
-    printf("d_model %zu, no biases\n\n%-11s  %-9s  %8s  %14s  %9s  %18s  width\n", plan->d_model, "block", "kind", "d_ff",
-           "parameters", "millions", "operations a token");
+    printf("d_model %zu, no biases\n\n", plan->d_model);
+    printf("%-11s  %-9s  %8s  %14s  %9s  %18s  width\n", "block", "kind", "d_ff", "parameters", "millions",
+           "operations a token");
     for (size_t i = 0; i < n; i++)
         printf("%-11s  %-9s  %8zu  %14" PRIu64 "  %9.2f  %18" PRIu64 "  %s\n", f[i].block->name,
                f[i].block->gated ? "3, gated" : "2, plain", f[i].d_ff, f[i].parameters, (double)f[i].parameters / 1e6,
@@ -212,8 +213,8 @@ static void print_text(const struct plan *plan, const struct figures *f, size_t 
     print_widths(plan, f, n);
     for (size_t i = 0; i < n; i++) {
         if (!f[i].block->gated) continue;
-        printf("\nd_ff is the width of gate and of up, each on its own: a packed gate|up weight has 2 x %zu = %zu rows.\n",
-               f[i].d_ff, 2 * f[i].d_ff);
+        printf("\nd_ff is the width of gate and of up, each on its own: a packed gate|up weight has 2 x %zu = %zu "
+               "rows.\n", f[i].d_ff, 2 * f[i].d_ff);
         break;
     }
     print_bytes(f, n);
@@ -260,8 +261,8 @@ const struct cli_verb cli_verb_plan = {
     "plan",
     "plan --d-model N [options]",
     "Sizes a feed-forward block: the hidden width by a rule, parameters, operations and bytes a token.",
-    "A gated block has three matrices, gate and up [d_ff, d_model] and down [d_model, d_ff]; a plain one has two and is\n"
-    "4 d_model wide. int(8 d_model / 3) gives both the same number of parameters. d_ff is never the packed 2 d_ff.\n"
+    "A gated block has three matrices, gate and up [d_ff, d_model] and down [d_model, d_ff]; a plain one has two and\n"
+    "is 4 d_model wide. int(8 d_model / 3) gives both the same number of parameters. d_ff is never the packed 2 d_ff.\n"
     "Operations are those of a forward pass: 6 d_model d_ff gated, 4 plain.",
     options,
     act_plan,

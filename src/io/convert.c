@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* swiglu_model_convert: what becomes of each tensor (convert_plan.c), the header (write_*.c), then the data in blocks. */
+/* swiglu_model_convert: what becomes of each tensor (convert_plan.c), the header (write_*.c), the data in blocks. */
 #include <math.h>
 #include <string.h>
 

@@ -124,7 +124,8 @@ enum swiglu_status swiglu_writer_open(struct swiglu_writer *w, const char *path,
     swiglu_file_show(w->shown, path);
     enum swiglu_status status = writer_paths(w, path, error);
     const int exists = status == SWIGLU_OK && !lstat(path, &st), regular = exists && S_ISREG(st.st_mode);
-    if (status == SWIGLU_OK && !exists && errno != ENOENT) status = writer_fail(w, SWIGLU_E_OPEN, "cannot create", error);
+    if (status == SWIGLU_OK && !exists && errno != ENOENT)
+        status = writer_fail(w, SWIGLU_E_OPEN, "cannot create", error);
     if (status == SWIGLU_OK && (!*writer_base(w) || (exists && !regular && !S_ISLNK(st.st_mode)))) {
         errno = exists && !S_ISDIR(st.st_mode) ? EEXIST : EISDIR;
         status = writer_fail(w, SWIGLU_E_OPEN, "not a regular file", error);

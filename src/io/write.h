@@ -2,11 +2,12 @@
 /*
  * A file that appears whole or not at all. The bytes go to a temporary file beside the target, which is synced, renamed
  * over the target and made durable by syncing the folder; until the rename the target is as it was.
- *   mode      that of a regular file which is replaced is kept (without set-id bits), a new file's follows the umask; the
- *             owner is whoever writes
- *   links     a symbolic link is replaced by the file, what it points to stays; anything else that is no regular file is
- *             refused
- *   leftovers a temporary is locked while its writer lives; unlocked ones of the same target are removed at the next start
+ *   mode      that of a regular file which is replaced is kept (without set-id bits), a new file's follows the umask;
+ *             the owner is whoever writes
+ *   links     a symbolic link is replaced by the file, what it points to stays; anything else that is no regular file
+ *             is refused
+ *   leftovers a temporary is locked while its writer lives; unlocked ones of the same target are removed at the next
+ *             start
  */
 #ifndef SWIGLU_WRITE_H
 #define SWIGLU_WRITE_H

@@ -118,7 +118,8 @@ static enum swiglu_status st_metadata(struct st_rewriter *r, bool first_file) {
         status = st_append(r, &r->metadata, object, (size_t)n);
     } else if (status == SWIGLU_OK && (n != r->metadata.bytes || memcmp(object, r->metadata.at, (size_t)n))) {
         status = swiglu_fail(error, SWIGLU_E_UNSUPPORTED, from, 0,
-                             "%s: __metadata__ is not that of the first file, so the whole has none", r->json->file->shown);
+                             "%s: __metadata__ is not that of the first file, so the whole has none",
+                             r->json->file->shown);
     }
     swiglu_free(object);
     return status;
