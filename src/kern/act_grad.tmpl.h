@@ -18,11 +18,12 @@ SW_ALWAYS_INLINE V act_grad_relu2(V a, const struct swiglu_act *p) {
     return v_add(r, r);
 }
 
-SW_ALWAYS_INLINE V act_grad_sigmoid(V a, const struct swiglu_act *p) {
-    const act_core c = act_logistic_core(a, v_set1(0.0f));
+SW_ALWAYS_INLINE V act_grad_sigmoid(V a, const struct swiglu_act *p) { /* even: both ends fall to 0 */
+    const V x = act_neg(act_abs(a));
+    const act_core c = act_logistic_core(x, v_set1(0.0f));
     const V q = v_div(v_set1(1.0f), c.d), r = v_mul(v_mul(v_fma(c.t, c.s, c.s), q), q);
     (void)p;
-    return act_nan_or(a, v_select(v_lt(a, v_set1(-88.3f)), v_set1(0.0f), r));
+    return act_nan_or(a, v_select(v_lt(x, v_set1(-88.3f)), v_set1(0.0f), r));
 }
 
 /* s(x) + alpha silu (1 - s(x)), x = alpha a. The second factor is 0 long before silu needs its bound of 128. */
@@ -73,8 +74,10 @@ SW_ALWAYS_INLINE VD act_grad_cap_double(V a, float b) {
 SW_ALWAYS_INLINE V act_grad_situ(V a, const struct swiglu_act *p) {
     const VD e = act_exp_of_minus(a), d = vd_add(vd_set1(1.0), e);
     const VD falling = vd_div(vd_mul(act_cap_double(a, p->param[0]), e), vd_mul(d, d));
-    return vd_to(vd_add(vd_div(act_grad_cap_double(a, p->param[0]), d), falling));
+    const V r = vd_to(vd_add(vd_div(act_grad_cap_double(a, p->param[0]), d), falling));
+    return v_select(v_lt(v_set1(0x1.fffffep127f), a), v_set1(0.0f), r); /* the cap's own argument ends at 20 b1 */
 }
 SW_ALWAYS_INLINE V act_grad_situ_up(V u, const struct swiglu_act *p) {
-    return vd_to(act_grad_cap_double(u, p->param[1]));
+    const V r = vd_to(act_grad_cap_double(u, p->param[1]));
+    return v_select(v_lt(v_set1(0x1.fffffep127f), act_abs(u)), v_set1(0.0f), r);
 }
