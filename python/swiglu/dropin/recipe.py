@@ -17,6 +17,8 @@ from ..torch import ffn
 from .trace import Expression, NamedFloat, NotProven, formula
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+# What an operator can take: tensors, and what torch.compile and torch.export put in their place.
+_TENSORS = {torch.Tensor, nn.Parameter, FakeTensor, FunctionalTensor}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,7 +221,7 @@ def obstacle(module: nn.Module, recipe: Recipe) -> Optional[str]:
         if _hooked(child):
             return f"{name} has hooks"
         for key, tensor in child._parameters.items():  # type: ignore[union-attr]
-            if tensor is not None and type(tensor) is not nn.Parameter and type(tensor) is not torch.Tensor:
+            if tensor is not None and type(tensor) not in _TENSORS:
                 return f"{name}.{key} is a {type(tensor).__name__}"
     if recipe.act is not None:
         act = children[recipe.act]
@@ -229,10 +231,6 @@ def obstacle(module: nn.Module, recipe: Recipe) -> Optional[str]:
             return f"{recipe.act} is another activation now"
     return None
 
-
-
-# What an operator can take: tensors, and what torch.compile and torch.export put in their place.
-_TENSORS = {torch.Tensor, nn.Parameter, FakeTensor, FunctionalTensor}
 
 
 def obstacle_of_input(x: Any, module: nn.Module, recipe: Recipe) -> Optional[str]:

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands in the way of one evaluation is noticed at each call, and then the original forward runs."""
+import pytest
+import swiglu
+import torch
+from families import LAYERS, blocks, make, tokens
+from torch import nn
+from torch.nn.utils import parametrizations, parametrize, prune
+
+
+@pytest.fixture
+def model():
+    return make("llama")
+
+
+def run(model):
+    with torch.no_grad():
+        return model(tokens()).logits
+
+
+def first(model):
+    return blocks(model)[0][1]
+
+
+def falls_back(model, report, reason, at_a_time=1):
+    """The next run falls back, for this reason, and gives what the original does."""
+    before = report.fallbacks
+    ours = run(model)
+    assert report.fallbacks == before + at_a_time
+    reasons = [text for entry in report.replaced for text in entry.fallbacks]
+    assert any(reason in text for text in reasons), reasons
+    assert reason in str(report)
+    swiglu.restore(model)
+    assert torch.allclose(ours, run(model), rtol=0, atol=1e-6)
+
+
+def runs_fused(model, report):
+    before = report.fallbacks
+    run(model)
+    assert report.fallbacks == before
+
+
+@pytest.mark.parametrize("child", ["gate_proj", "up_proj", "down_proj", "act_fn"])
+def test_hooks_run(model, child):
+    report = swiglu.patch(model)
+    runs_fused(model, report)
+    seen = []
+    handle = getattr(first(model), child).register_forward_hook(lambda module, args, y: seen.append(y.shape))
+    run(model)
+    assert len(seen) == 1 and report.replaced[0].fallbacks == {f"{child} has hooks": 1}
+    handle.remove()
+    runs_fused(model, report)
+    getattr(first(model), child).register_full_backward_hook(lambda module, dx, dy: None)
+    falls_back(model, report, f"{child} has hooks")
+
+
+def test_global_hooks(model):
+    report = swiglu.patch(model)
+    handle = nn.modules.module.register_module_forward_hook(lambda module, args, y: None)
+    try:
+        falls_back(model, report, "global module hooks", LAYERS)
+    finally:
+        handle.remove()
+
+
+def test_hooks_of_the_block_itself_are_no_obstacle(model):
+    report = swiglu.patch(model)
+    seen = []
+    first(model).register_forward_hook(lambda module, args, y: seen.append(type(y)))
+    runs_fused(model, report)
+    assert seen == [torch.Tensor]
+
+
+def test_parametrisation(model):
+    report = swiglu.patch(model)
+    parametrizations.weight_norm(first(model).up_proj)
+    falls_back(model, report, "up_proj is a ParametrizedLinear")
+    parametrize.remove_parametrizations(first(model).up_proj, "weight")
+    runs_fused(model, swiglu.patch(model))
+
+
+def test_pruning(model):
+    report = swiglu.patch(model)
+    prune.l1_unstructured(first(model).down_proj, "weight", amount=0.5)
+    falls_back(model, report, "down_proj has hooks")
+
+
+def test_a_child_of_another_class(model):
+    class Adapter(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return self.inner(x) * 2
+
+    report = swiglu.patch(model)
+    first(model).gate_proj = Adapter(first(model).gate_proj)
+    falls_back(model, report, "gate_proj is a Adapter")
+
+
+def test_another_activation(model):
+    report = swiglu.patch(model)
+    first(model).act_fn = nn.ReLU()
+    falls_back(model, report, "act_fn is another activation")
+
+
+def test_a_forward_on_the_instance(model):
+    report = swiglu.patch(model)
+    child = first(model).gate_proj
+    child.forward = lambda x: nn.functional.linear(x, child.weight) + 1
+    falls_back(model, report, "gate_proj has hooks")
+
+
+def test_a_replaced_class_forward(model, monkeypatch):
+    report = swiglu.patch(model)
+    original = nn.Linear.forward
+    monkeypatch.setattr(nn.Linear, "forward", lambda self, x: original(self, x) * 1)
+    falls_back(model, report, "the forward of Linear is replaced", LAYERS)
+
+
+def test_other_inputs(model):
+    report = swiglu.patch(model)
+    block = first(model)
+    with pytest.raises(RuntimeError):
+        block(torch.randn(2, 64, dtype=torch.float64))
+    assert block(x=torch.randn(2, 64)).shape == (2, 64) and report.fallbacks == 1
+    with pytest.raises(TypeError):
+        block(torch.randn(2, 64), 3)
+    with pytest.raises(TypeError):
+        block()
+    assert block(torch.randn(0, 64)).shape == (0, 64)
+
+
+def test_transforms_of_torch_func(model):
+    block = first(model)
+    report = swiglu.patch(model)
+    x = torch.randn(3, 2, 64)
+    with torch.no_grad():
+        eager = type(block)._swiglu_original.forward(block, x)
+        assert torch.allclose(torch.func.vmap(block)(x), eager, atol=1e-6)
+        _, tangent = torch.func.jvp(block, (x,), (torch.ones_like(x),))
+    assert tangent.shape == x.shape and report.fallbacks == 2
+
+
+def test_functional_call_uses_the_given_weights(model):
+    block = first(model)
+    report = swiglu.patch(model)
+    x = torch.randn(3, 64)
+    given = {name: torch.zeros_like(p) for name, p in block.named_parameters()}
+    with torch.no_grad():
+        assert torch.equal(torch.func.functional_call(block, given, (x,)), torch.zeros(3, 64))
+        assert block(x).abs().max() > 0
+    assert report.fallbacks == 0
+
+
+def test_autocast(model):
+    report = swiglu.patch(model)
+    x = torch.randn(3, 64)
+    block = first(model)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        ours = block(x)
+        eager = type(block)._swiglu_original.forward(block, x)
+    assert ours.dtype == eager.dtype == torch.bfloat16 and report.fallbacks == 0
+    assert float((ours - eager).float().norm()) <= 2**-6 * float(eager.float().norm())
+
+
+def test_compile_and_export(model):
+    block = first(model)
+    swiglu.patch(model)
+    x = torch.randn(3, 64)
+    with torch.no_grad():
+        y = block(x)
+        torch._dynamo.reset()
+        assert torch.equal(torch.compile(block, fullgraph=True, backend="eager")(x), y)
+        program = torch.export.export(block, (x,))
+        assert torch.equal(program.module()(x), y)
+    assert "swiglu" in str(program.graph)
+
+
+def test_peft_after_patching(model):
+    """C145, C146: adapters on one projection work and change nothing until trained; merging them brings the block back."""
+    peft = pytest.importorskip("peft")
+    report = swiglu.patch(model)
+    before = run(model)
+    config = peft.LoraConfig(r=4, target_modules=["up_proj"], init_lora_weights=False)
+    adapted = peft.get_peft_model(model, config)
+    out = adapted(tokens()).logits
+    assert report.fallbacks == LAYERS and not torch.allclose(out, before, atol=1e-4)
+    out.sum().backward()
+    grads = [name for name, p in adapted.named_parameters() if p.grad is not None]
+    assert len(grads) == 2 * LAYERS and all("up_proj.lora_" in name for name in grads)
+    merged = adapted.merge_and_unload()
+    with torch.no_grad():
+        assert torch.allclose(merged(tokens()).logits, out, atol=1e-5)
+    assert report.fallbacks == LAYERS
+
+
+def test_peft_before_patching(model):
+    peft = pytest.importorskip("peft")
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["gate_proj"]))
+    report = swiglu.patch(adapted)
+    assert not report.replaced and len(report.left) == LAYERS
+    assert "gate_proj is a Linear, not a plain nn.Linear" in report.left[0].reason
+    assert run(adapted).shape == (2, 9, 128)
