@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every allocation on the way from a file to y, and to another file, fails once: the error says so and nothing leaks.
  * The functions of base/alloc.h are defined here, so the linker takes these instead of the library's. */
-#define _XOPEN_SOURCE 700 /* mkstemp, pwrite */
-#include "io/gguf_file.h"
+#define _XOPEN_SOURCE 700 /* mkstemp, mkdtemp, pwrite */
+#include "safetensors/st_folder.h"
 
 #include "base/alloc.h"
 
@@ -52,12 +52,9 @@ static enum swiglu_status run(const char *path, const char *out, struct swiglu_e
     return status;
 }
 
-static void each_allocation_fails_once(void **state) {
-    (void)state;
-    char path[64], out[80];
+static void each_fails_once(const char *path) {
+    char out[160];
     enum swiglu_status status = SWIGLU_E_MEMORY;
-    put_model(&file, 8, 16);
-    const int fd = new_file(path, file.at, file.n);
     snprintf(out, sizeof out, "%s.out", path);
     long n = 0;
     while (status != SWIGLU_OK) {
@@ -73,10 +70,28 @@ static void each_allocation_fails_once(void **state) {
         assert_true(n < 1000);
     }
     assert_true(n > 10); /* the header alone takes as many */
+}
+
+static void each_allocation_for_gguf(void **state) {
+    (void)state;
+    char path[64];
+    put_model(&file, 8, 16);
+    const int fd = new_file(path, file.at, file.n);
+    each_fails_once(path);
     close(fd), unlink(path);
 }
 
+static void each_allocation_for_safetensors(void **state) {
+    (void)state;
+    static struct folder f;
+    folder_make(&f);
+    each_fails_once(f.path);
+    each_fails_once(f.file[2].path);
+    folder_remove(&f);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_fails_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_for_gguf),
+                                       cmocka_unit_test(each_allocation_for_safetensors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

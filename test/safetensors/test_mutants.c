@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The safetensors reader on damaged headers: what is accepted obeys every rule, all else is a clean error. */
-#define _XOPEN_SOURCE 700 /* mkstemp, pwrite, ftruncate */
-#include "io/gguf_file.h"
-
+/* The safetensors reader on damaged files: what is accepted obeys every rule and can be used, all else is a clean error.
+ * SWIGLU_MUTANTS: how many random ones (3000). */
+#define _XOPEN_SOURCE 700 /* mkstemp, mkdtemp, pwrite, ftruncate */
 #include "io/safetensors.h"
+#include "safetensors/st_folder.h"
 
 static struct file_bytes file;
 static struct swiglu_error error;
@@ -102,13 +102,19 @@ static void every_header_byte(void **state) {
     close(fd), unlink(path);
 }
 
+static int mutants(void) {
+    const char *asked = getenv("SWIGLU_MUTANTS");
+    return asked ? atoi(asked) : 3000;
+}
+
 /* Bytes taken out, put in twice, or exchanged, the length at the start kept right or wrong. */
 static void cuts_and_repeats(void **state) {
     (void)state;
     char path[64];
     uint64_t seed = 11;
     unsigned char text[1024];
-    for (int i = 0; i < 3000; i++) {
+    const int n_mutants = mutants();
+    for (int i = 0; i < n_mutants; i++) {
         const size_t header = put_file(), tail = file.n - header;
         const size_t n = 1 + next_u64(&seed) % 12, at = 8 + next_u64(&seed) % (header - 8 - n);
         const size_t from = 8 + next_u64(&seed) % (header - 8 - n);
@@ -131,11 +137,76 @@ static void cuts_and_repeats(void **state) {
     }
 }
 
+/* ---- folders ---- */
+
+static int use_folder(const struct folder *f) {
+    struct swiglu_model *model;
+    error = (struct swiglu_error){.struct_size = sizeof error};
+    const enum swiglu_status status = swiglu_model_open(f->path, NULL, &model, &error);
+    if (status == SWIGLU_OK) {
+        use_model(model, &error);
+        swiglu_model_close(model);
+        return 1;
+    }
+    assert_null(model);
+    assert_true(status == SWIGLU_E_FORMAT || status == SWIGLU_E_OPEN);
+    assert_non_null(strstr(error.text, f->path));
+    for (const char *p = error.text; *p; p++) assert_true(*p >= ' ' && *p <= '~');
+    return 0;
+}
+
+/* One byte of config, index or shard header is another. */
+static void every_byte_of_a_folder(void **state) {
+    (void)state;
+    static struct folder f;
+    folder_make(&f);
+    assert_int_equal(use_folder(&f), 1);
+    for (int k = 0; k < 3; k++) {
+        int accepted = 0, refused = 0;
+        for (size_t at = 0; at < f.file[k].n; at++) {
+            const unsigned char was = f.file[k].at[at], values[] = {'"', '9', was ^ 1};
+            for (size_t i = 0; i < COUNT(values); i++) {
+                f.file[k].at[at] = values[i];
+                folder_write(&f, k);
+                if (use_folder(&f)) {
+                    accepted++;
+                } else {
+                    refused++;
+                }
+            }
+            f.file[k].at[at] = was;
+        }
+        folder_write(&f, k);
+        assert_true(accepted > 10 && refused > 50);
+    }
+    folder_remove(&f);
+}
+
+static void every_prefix_of_a_folder(void **state) {
+    (void)state;
+    static struct folder f;
+    folder_make(&f);
+    for (int k = 0; k < FOLDER_FILES; k++) {
+        const size_t whole = f.file[k].n;
+        for (size_t n = whole; n--;) {
+            f.file[k].n = n;
+            folder_write(&f, k);
+            assert_int_equal(use_folder(&f), 0);
+        }
+        f.file[k].n = whole;
+        folder_write(&f, k);
+    }
+    assert_int_equal(use_folder(&f), 1);
+    folder_remove(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_prefix),
         cmocka_unit_test(every_header_byte),
         cmocka_unit_test(cuts_and_repeats),
+        cmocka_unit_test(every_byte_of_a_folder),
+        cmocka_unit_test(every_prefix_of_a_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
