@@ -7,20 +7,29 @@
     model = swiglu.load("model.gguf")         # every feed-forward block of a checkpoint
     y = model[0](x)
 
+    swiglu.torch.ffn(x, gate, up, down)       # PyTorch, with gradients; imported when first used
+
 Everything computes in libswiglu, found inside this package or at SWIGLU_LIBRARY.
 """
 
 from __future__ import annotations
 
 import ctypes as _ctypes
+import importlib as _importlib
+from typing import TYPE_CHECKING, Any
 
 from . import _abi
-from ._activation import Activation, act, activation_names
+from ._activation import Activation, act, act_derivative, activation_names
 from ._arrays import decode, encode
 from ._block import Block, BlockInfo, Counts, count, ffn, reference, width
 from ._library import check as _check
 from ._library import lib as _lib
 from ._model import LayerInfo, Model, ModelInfo, TensorInfo, load
+
+if TYPE_CHECKING:
+    from . import mlp, nn, torch
+    from .dropin import compare, patch, patched, restore
+    from .torch import repack
 
 
 def _version() -> str:
@@ -41,12 +50,45 @@ __all__ = [
     "ModelInfo",
     "TensorInfo",
     "act",
+    "act_derivative",
     "activation_names",
+    "compare",
     "count",
     "decode",
     "encode",
     "ffn",
     "load",
+    "mlp",
+    "nn",
+    "patch",
+    "patched",
     "reference",
+    "repack",
+    "restore",
+    "torch",
     "width",
 ]
+
+# What needs PyTorch is imported when it is first asked for: name -> (module, attribute or None for the module itself).
+_LAZY = {
+    "torch": (".torch", None),
+    "nn": (".nn", None),
+    "mlp": (".mlp", None),
+    "repack": (".torch", "repack"),
+    "patch": (".dropin", "patch"),
+    "patched": (".dropin", "patched"),
+    "restore": (".dropin", "restore"),
+    "compare": (".dropin", "compare"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'swiglu' has no attribute {name!r}")
+    module, attribute = _LAZY[name]
+    loaded = _importlib.import_module(module, __name__)
+    return loaded if attribute is None else getattr(loaded, attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

@@ -36,6 +36,9 @@ COMPUTE_NAMES = {number: name for name, number in COMPUTES.items()}
 ISAS = {"generic": 1, "avx2": 2, "avx512": 4, "avx512bf16": 8, "neon": 16}
 WIDTH_RULES = {"none": 0, "up": 1, "nearest": 2}
 
+# enum swiglu_train_flags
+TRAIN_KEEP_X, TRAIN_KEEP_GATE_UP, TRAIN_ACCUMULATE = 0, 1, 2
+
 
 class Error(ctypes.Structure):
     _fields_ = [
@@ -179,8 +182,21 @@ class Build(ctypes.Structure):
     _fields_ = [("struct_size", c_size_t), ("version", c_char_p), ("compiler", c_char_p), ("abi", c_int)]
 
 
+class Grads(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("dx", Rows),
+        ("gate", Rows),
+        ("up", Rows),
+        ("down", Rows),
+        ("gate_bias", c_void_p),
+        ("up_bias", c_void_p),
+        ("down_bias", c_void_p),
+    ]
+
+
 class ModelOptions(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("strict", c_int), ("activation", c_char_p)]
+    _fields_ = [("struct_size", c_size_t), ("strict", c_int), ("activation", c_char_p), ("scan", c_int)]
 
 
 class ModelInfo(ctypes.Structure):
@@ -233,6 +249,7 @@ class ModelBlockInfo(ctypes.Structure):
         ("down_bias", c_long),
         ("norm", c_long),
         ("weight_bytes", c_uint64),
+        ("in_out", c_int),
     ]
 
 
@@ -254,6 +271,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "swiglu_cpu_info": CpuInfo,
     "swiglu_counts": Counts,
     "swiglu_build": Build,
+    "swiglu_grads": Grads,
     "swiglu_model_options": ModelOptions,
     "swiglu_model_info": ModelInfo,
     "swiglu_tensor_info": TensorInfo,
@@ -282,6 +300,16 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "swiglu_runner_gomp": (Runner, [c_void_p, c_uint]),
     "swiglu_forward_bytes": (c_int, [c_void_p, c_size_t, c_uint, _size_p]),
     "swiglu_forward": (c_int, [c_void_p, c_size_t, Rows, Rows, Work, c_void_p]),
+    "swiglu_train_bytes": (c_int, [POINTER(Desc), POINTER(Options), c_size_t, c_uint, c_uint, _size_p, _size_p]),
+    "swiglu_train_forward": (
+        c_int,
+        [POINTER(Desc), POINTER(Options), c_size_t, c_uint, Rows, Rows, c_void_p, Work, c_void_p],
+    ),
+    "swiglu_train_backward": (
+        c_int,
+        [POINTER(Desc), POINTER(Options), c_size_t, c_uint, Rows, Rows, c_void_p, POINTER(Grads), Work, c_void_p],
+    ),
+    "swiglu_act_derivative": (c_int, [POINTER(Act), c_size_t, _float_p, _float_p]),
     "swiglu_reference_run": (c_int, [POINTER(Desc), c_size_t, Rows, POINTER(Reference), POINTER(Error)]),
     "swiglu_cpu_query": (c_int, [POINTER(CpuInfo)]),
     "swiglu_width": (c_int, [c_int, c_size_t, c_size_t, c_double, _size_p]),

@@ -158,3 +158,8 @@ def act(activation: ActivationLike, x: npt.ArrayLike) -> npt.NDArray[np.float32]
     both GELUs (docs/numerics.md). No clamps and no up side. x: any shape, converted to float32; the result has its shape.
     Raises ValueError for an unknown activation."""
     return _elementwise(lib.swiglu_act_eval, activation, x)
+
+
+def act_derivative(activation: ActivationLike, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    """act'(x) for each value, as backward uses it; otherwise as act()."""
+    return _elementwise(lib.swiglu_act_derivative, activation, x)

@@ -123,6 +123,23 @@ class Handle:
         self._sizes = (m, n_threads, size.value)
         return size.value
 
+    def info(self) -> BlockInfo:
+        info = _abi.new(_abi.BlockInfo)
+        check(lib.swiglu_block_query(self.pointer, ctypes.byref(info)), "block")
+        return BlockInfo(
+            d_in=info.d_in,
+            d_ff=info.d_ff,
+            d_out=info.d_out,
+            gated=bool(info.gated),
+            compute=(_abi.COMPUTE_NAMES[info.compute_up], _abi.COMPUTE_NAMES[info.compute_down]),
+            kernel=(info.kernel_up.decode(), info.kernel_down.decode()),
+            isa=next(name for name, bit in _abi.ISAS.items() if bit == info.isa),
+            why=info.why.decode(),
+            packed_bytes=info.packed_bytes,
+            file_bytes=info.file_bytes,
+            expanded=bool(info.expanded),
+        )
+
     def __del__(self, _destroy: Any = lib.swiglu_block_destroy) -> None:
         _destroy(self.pointer)
 
@@ -175,22 +192,9 @@ class Block:
 
     def _open(self, desc: Any, options: Any, threads: Optional[int]) -> None:
         self._n_threads = _threads.pool_runner(threads).n_threads
-        self._handle: Optional[Handle] = Handle(desc, options)
-        info = _abi.new(_abi.BlockInfo)
-        check(lib.swiglu_block_query(self._handle.pointer, ctypes.byref(info)), "block")
-        self.info = BlockInfo(
-            d_in=info.d_in,
-            d_ff=info.d_ff,
-            d_out=info.d_out,
-            gated=bool(info.gated),
-            compute=(_abi.COMPUTE_NAMES[info.compute_up], _abi.COMPUTE_NAMES[info.compute_down]),
-            kernel=(info.kernel_up.decode(), info.kernel_down.decode()),
-            isa=next(name for name, bit in _abi.ISAS.items() if bit == info.isa),
-            why=info.why.decode(),
-            packed_bytes=info.packed_bytes,
-            file_bytes=info.file_bytes,
-            expanded=bool(info.expanded),
-        )
+        handle = Handle(desc, options)
+        self.info = handle.info()
+        self._handle: Optional[Handle] = handle
 
     @property
     def threads(self) -> int:

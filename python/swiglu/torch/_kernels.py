@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CPU kernels of the operators: tensors in, one call of the library, tensors out. No autograd here."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from .. import _abi
+from .._library import check, lib
+from .._threads import workspace
+from . import _packed
+from ._plan import DTYPES, NAMES, Parts, Plan, as_rows, empty_gradient, fill_rows, find_plan, n_rows
+from ._team import team
+
+
+def _forward(x: Tensor, parts: Parts, activation: str, layout: str, compute: str, keep: bool) -> tuple[Tensor, Tensor]:
+    _packed.forget_weight(parts[2])
+    plan = find_plan(x, parts, activation, layout, compute)
+    held = plan.point(parts)
+    flags = _abi.TRAIN_KEEP_GATE_UP if keep else _abi.TRAIN_KEEP_X
+    runner, m = team(), n_rows(x)
+    work_bytes, kept_bytes = plan.sizes(m, flags, runner.n_threads)
+    y = x.new_empty((*x.shape[:-1], plan.d_out))
+    kept = x.new_empty(kept_bytes // 4, dtype=torch.float32) if keep else y
+    rows, ld = as_rows(x)
+    check(
+        lib.swiglu_train_forward(
+            plan.desc_ref,
+            plan.options_ref,
+            m,
+            flags,
+            fill_rows(rows, ld),
+            fill_rows(y, 0, output=True),
+            kept.data_ptr() if keep else None,
+            workspace.reserve(work_bytes),
+            runner.address,
+        ),
+        "ffn",
+    )
+    del held
+    return y, kept
+
+
+def ffn(
+    x: Tensor,
+    gate: Optional[Tensor],
+    up: Optional[Tensor],
+    down: Tensor,
+    gate_bias: Optional[Tensor],
+    up_bias: Optional[Tensor],
+    down_bias: Optional[Tensor],
+    activation: str,
+    layout: str,
+    compute: str,
+) -> Tensor:
+    return _forward(x, (gate, up, down, gate_bias, up_bias, down_bias), activation, layout, compute, False)[0]
+
+
+def ffn_keep(
+    x: Tensor,
+    gate: Optional[Tensor],
+    up: Optional[Tensor],
+    down: Tensor,
+    gate_bias: Optional[Tensor],
+    up_bias: Optional[Tensor],
+    down_bias: Optional[Tensor],
+    activation: str,
+    layout: str,
+    compute: str,
+) -> tuple[Tensor, Tensor]:
+    return _forward(x, (gate, up, down, gate_bias, up_bias, down_bias), activation, layout, compute, True)
+
+
+def _point_gradients(plan: Plan, x: Tensor, parts: Parts, needs: int) -> list[Tensor]:
+    """Allocates the gradients that are needed, dx first, and sets their addresses; the others are not computed."""
+    grads, outputs = plan.grads, []
+    dx: Optional[Tensor] = None
+    if needs & 1:
+        dx = x.new_empty(x.shape)
+        outputs.append(dx)
+    grads.dx.data = None if dx is None else dx.data_ptr()
+    grads.dx.dtype = DTYPES[x.dtype]
+    for i, (name, part) in enumerate(zip(NAMES, parts)):
+        address = None
+        if part is not None and needs & (2 << i):
+            gradient = empty_gradient(part)
+            outputs.append(gradient)
+            address = gradient.data_ptr()
+        if i < 3:
+            getattr(grads, name).data = address
+        else:
+            setattr(grads, name, address)
+    return outputs
+
+
+def ffn_backward(
+    dy: Tensor,
+    kept: Optional[Tensor],
+    x: Tensor,
+    gate: Optional[Tensor],
+    up: Optional[Tensor],
+    down: Tensor,
+    gate_bias: Optional[Tensor],
+    up_bias: Optional[Tensor],
+    down_bias: Optional[Tensor],
+    activation: str,
+    layout: str,
+    compute: str,
+    needs: int,
+) -> list[Tensor]:
+    """Gradients of x (bit 0 of needs), gate (bit 1), up, down, gate_bias, up_bias, down_bias (bit 6), those asked for."""
+    parts: Parts = (gate, up, down, gate_bias, up_bias, down_bias)
+    plan = find_plan(x, parts, activation, layout, compute)
+    if dy.shape != (*x.shape[:-1], plan.d_out):
+        raise ValueError(f"dy has shape {tuple(dy.shape)}, expected {(*x.shape[:-1], plan.d_out)}")
+    held = plan.point(parts)
+    flags = _abi.TRAIN_KEEP_X if kept is None else _abi.TRAIN_KEEP_GATE_UP
+    runner, m = team(), n_rows(x)
+    work_bytes, kept_bytes = plan.sizes(m, flags, runner.n_threads)
+    if kept is not None and kept.numel() * kept.element_size() != kept_bytes:
+        raise ValueError(f"kept has {kept.numel()} values, expected {kept_bytes // 4}")
+    outputs = _point_gradients(plan, x, parts, needs)
+    x_rows, x_ld = as_rows(x)
+    dy_rows, dy_ld = as_rows(dy)
+    check(
+        lib.swiglu_train_backward(
+            plan.desc_ref,
+            plan.options_ref,
+            m,
+            flags,
+            fill_rows(x_rows, x_ld),
+            fill_rows(dy_rows, dy_ld, output=True),
+            None if kept is None else kept.data_ptr(),
+            plan.grads_ref,
+            workspace.reserve(work_bytes),
+            runner.address,
+        ),
+        "ffn_backward",
+    )
+    del held
+    return outputs
+
+
+def ffn_packed(
+    x: Tensor,
+    gate: Optional[Tensor],
+    up: Optional[Tensor],
+    down: Tensor,
+    gate_bias: Optional[Tensor],
+    up_bias: Optional[Tensor],
+    down_bias: Optional[Tensor],
+    activation: str,
+    layout: str,
+    compute: str,
+) -> Tensor:
+    parts: Parts = (gate, up, down, gate_bias, up_bias, down_bias)
+    block = _packed.find(x, parts, activation, layout, compute)
+    y = x.new_empty((*x.shape[:-1], block.d_out))
+    runner, m = team(), n_rows(x)
+    rows, ld = as_rows(x)
+    check(
+        lib.swiglu_forward(
+            block.handle.pointer,
+            m,
+            fill_rows(rows, ld),
+            fill_rows(y, 0, output=True),
+            workspace.reserve(block.handle.work_bytes(m, runner.n_threads)),
+            runner.address,
+        ),
+        "ffn_packed",
+    )
+    return y

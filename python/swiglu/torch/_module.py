@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The block as a function and as a module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Optional
+
+import torch
+from torch import Tensor, nn
+
+from .. import _abi
+from .._activation import ActivationLike, act_struct
+from .._block import choice, default_layout
+from . import _ops, _packed
+from ._plain import plain_ffn, tell_once
+
+POLICIES: dict[str, Callable[..., Any]] = {"recompute": _ops.ffn, "keep": lambda *args: _ops.ffn_keep(*args)[0]}
+
+
+def ffn(
+    x: Tensor,
+    gate: Optional[Tensor],
+    up: Optional[Tensor],
+    down: Tensor,
+    gate_bias: Optional[Tensor] = None,
+    up_bias: Optional[Tensor] = None,
+    down_bias: Optional[Tensor] = None,
+    *,
+    activation: ActivationLike = "silu",
+    layout: Optional[str] = None,
+    policy: str = "recompute",
+    compute: str = "auto",
+    packed: bool = False,
+) -> Tensor:
+    """y [..., d_out] = (act(x gate^T + gate_bias) * (x up^T + up_bias)) down^T + down_bias, with gradients.
+
+    x            [..., d_in]; y has its dtype. No rows are fine
+    gate, up     [d_ff, d_in]; a packed layout has both in gate, [2 d_ff, d_in], and up is None
+    down         [d_out, d_ff]
+    activation   a name (swiglu.activation_names()) or a swiglu.Activation
+    layout       "separate", "gate_up", "up_gate", "interleaved", "ungated"; None: separate, or ungated where gate is None
+    policy       "recompute" saves x alone for backward and computes gate and up again, "keep" saves gate and up as float32;
+                 the bits are the same
+    compute      "auto" (bf16 weights in bf16, all others in f32), "f32", "bf16"
+    packed       with gradients off: compute from a packed copy of the weights, made now if there is none. Give it in eval
+                 mode only; repack() says when a copy could be stale
+
+    Tensors are float32, float16 or bfloat16, in any mix; a transposed weight (conv1d.weight.t()) is used as it lies.
+    Gradients of weights and biases are computed in float32 and rounded once to the parameter's gradient dtype; with
+    parameter.grad_dtype = torch.float32 they stay float32. Under autocast x and y become low precision, as for nn.Linear,
+    and weights are rounded inside. Second derivatives are not available. Parameters of an activation get no gradient.
+    Raises ValueError (shapes, devices, names) and TypeError (dtypes); tensors on other devices go through PyTorch.
+    """
+    spec = activation if isinstance(activation, str) else str(activation)
+    order = default_layout(gate, up) if layout is None else layout
+    if not x.is_cpu and x.device.type != "meta":
+        tell_once(x.device)
+        return plain_ffn(x, (gate, up, down, gate_bias, up_bias, down_bias), spec, order)
+    op = POLICIES.get(policy)
+    if op is None:
+        raise ValueError(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
+    if packed and not torch.is_grad_enabled():
+        op = _ops.ffn_packed
+    return op(x, gate, up, down, gate_bias, up_bias, down_bias, spec, order, compute)  # type: ignore[no-any-return]
+
+
+def repack(module: nn.Module) -> None:
+    """Drops the packed copies of all weights below module, so that the next inference packs them as they are then.
+
+    Needed only after a write that nothing can notice: one that goes behind PyTorch's version counter (through .data, NumPy,
+    DLPack, another process) while the module stays in eval mode, keeps the tensor's memory, and touches none of the 16
+    cache lines per weight that are compared before each use."""
+    _packed.forget(module)
+
+
+class PackedWeights(nn.Module):
+    """Base class of modules that call ffn(..., packed=not self.training): drops the packed copies when the mode changes to
+    training, when the module is moved or converted, and when a state is loaded."""
+
+    def train(self, mode: bool = True) -> Any:
+        if mode:
+            _packed.forget(self)
+        return super().train(mode)
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
+        _packed.forget(self)
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
+        _packed.forget(self)
+        super()._load_from_state_dict(state_dict, *args, **kwargs)
+
+
+class FFN(PackedWeights):
+    """A feed-forward block with children gate_proj, up_proj and down_proj, each an nn.Linear (gate_proj is None without
+    gate). Their weights and biases are read directly: hooks on the children do not run.
+
+    d_in, d_ff, d_out   widths; d_out None: d_in
+    activation, policy, compute   as for ffn()
+    gated, bias         whether there is a gate, and whether the three have biases
+    Raises ValueError for an unknown name.
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        d_ff: int,
+        d_out: Optional[int] = None,
+        *,
+        activation: ActivationLike = "silu",
+        gated: bool = True,
+        bias: bool = False,
+        policy: str = "recompute",
+        compute: str = "auto",
+        device: Any = None,
+        dtype: Optional[torch.dtype] = None,
+    ) -> None:
+        super().__init__()
+        act_struct(activation)
+        choice("compute", compute, _abi.COMPUTES)
+        choice("policy", policy, dict.fromkeys(POLICIES, 0))
+        self.activation = str(activation)
+        self.policy, self.compute = policy, compute
+        where = {"device": device, "dtype": dtype}
+        self.gate_proj = nn.Linear(d_in, d_ff, bias=bias, **where) if gated else None
+        self.up_proj = nn.Linear(d_in, d_ff, bias=bias, **where)
+        self.down_proj = nn.Linear(d_ff, d_in if d_out is None else d_out, bias=bias, **where)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up, down = self.gate_proj, self.up_proj, self.down_proj
+        return ffn(
+            x,
+            None if gate is None else gate.weight,
+            up.weight,
+            down.weight,
+            None if gate is None else gate.bias,
+            up.bias,
+            down.bias,
+            activation=self.activation,
+            layout="ungated" if gate is None else "separate",
+            policy=self.policy,
+            compute=self.compute,
+            packed=not self.training,
+        )
+
+    def extra_repr(self) -> str:
+        return f"activation={self.activation}, policy={self.policy}, compute={self.compute}"

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packed copies of weights for inference, and how a stale one is noticed.
+
+A copy belongs to the memory of its weights, not to a module: it serves eager and compiled calls alike, deepcopy and pickle
+never meet it, and it goes when the storage of one of its weights goes. Before each use these are compared: address, shape,
+strides, dtype and version counter of every weight and bias, and the bytes of sampled cache lines, because some writers
+(fused optimisers, .data, NumPy) leave the version counter as it was. A write behind the counter that misses every sampled
+line escapes; repack() is for that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from .._block import Handle
+from ._plan import DTYPES, Parts, Plan, check_shapes
+
+LINE_BYTES = 64
+LINES = 16  # sampled per weight, 2 of them at its ends
+
+
+def _state(part: Optional[Tensor]) -> Any:
+    if part is None:
+        return None
+    version = None if part.is_inference() else part._version
+    return part.data_ptr(), part.shape, part.stride(), part.dtype, version
+
+
+def _sample_lines(part: Tensor) -> list[Any]:
+    """Views of cache lines spread evenly over the memory of a part, of all of it where it is small."""
+    span = part.element_size() * (1 + sum((n - 1) * s for n, s in zip(part.shape, part.stride()))) if part.numel() else 0
+    if span <= LINES * LINE_BYTES:
+        return [(ctypes.c_char * span).from_address(part.data_ptr())] if span else []
+    step = (span - LINE_BYTES) // (LINES - 1)
+    return [(ctypes.c_char * LINE_BYTES).from_address(part.data_ptr() + i * step) for i in range(LINES)]
+
+
+class PackedBlock:
+    """A packed copy with all that tells whether it is still true."""
+
+    def __init__(self, x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> None:
+        plan = Plan(x, parts, activation, layout, compute)
+        self._config = (activation, layout, compute)
+        self._state = [*map(_state, parts)]
+        present = [part for part in parts if part is not None]
+        self._lines = [line for part in present for line in _sample_lines(part)]
+        self._samples = [line.raw for line in self._lines]
+        held = plan.point(parts)
+        self.handle = Handle(plan.desc, plan.options)
+        del held
+        self.d_in, self.d_out = plan.d_in, plan.d_out
+        self.storages = frozenset(part.untyped_storage().data_ptr() for part in present)
+        key = parts[2].data_ptr()
+        token = self._token = object()
+        self._watches = [weakref.ref(part.untyped_storage(), lambda _: _discard(key, token)) for part in present]
+
+    def is_current(self, parts: Parts, activation: str, layout: str, compute: str) -> bool:
+        return (
+            self._state == [*map(_state, parts)]
+            and self._config == (activation, layout, compute)
+            and self._samples == [line.raw for line in self._lines]
+        )
+
+
+_blocks: dict[int, PackedBlock] = {}  # by the address of the down weight
+
+
+def _discard(key: int, token: object) -> None:
+    block = _blocks.get(key)
+    if block is not None and block._token is token:
+        _blocks.pop(key, None)
+
+
+def find(x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> PackedBlock:
+    """The packed copy of these weights, made where there is none or it is stale; x fits it."""
+    key = parts[2].data_ptr()
+    block = _blocks.get(key)
+    if block is None or not block.is_current(parts, activation, layout, compute):
+        block = _blocks[key] = PackedBlock(x, parts, activation, layout, compute)
+    elif x.dim() == 0 or x.shape[-1] != block.d_in or x.dtype not in DTYPES:
+        check_shapes(x, parts, layout)
+    return block
+
+
+def forget_weight(down: Tensor) -> None:
+    """Drops the packed copy of the block with this down weight: it is used with gradients, so an optimiser may follow."""
+    if _blocks:
+        _blocks.pop(down.data_ptr(), None)
+
+
+def forget(module: torch.nn.Module) -> None:
+    """Drops every packed copy that was made from a parameter or buffer of this module or its children."""
+    if not _blocks:
+        return
+    tensors = [*module.parameters(), *module.buffers()]
+    storages = {t.untyped_storage().data_ptr() for t in tensors if t.device.type == "cpu"} - {0}
+    for key, block in list(_blocks.items()):
+        if not storages.isdisjoint(block.storages):
+            _blocks.pop(key, None)
+
+
+def packed_bytes() -> int:
+    """Memory held by all packed copies."""
+    return sum(block.handle.info().packed_bytes for block in list(_blocks.values()))

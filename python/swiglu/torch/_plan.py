@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors as a struct swiglu_desc: checked and filled once for shapes, strides and dtypes; later calls set addresses."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from .. import _abi
+from .._activation import act_struct
+from .._block import check_parts, make_options
+from .._library import check, lib
+from .._strides import matrix_order, rows_order
+
+# gate, up, down and their biases, in this order everywhere
+Parts = tuple[Optional[Tensor], Optional[Tensor], Tensor, Optional[Tensor], Optional[Tensor], Optional[Tensor]]
+NAMES = ("gate", "up", "down", "gate_bias", "up_bias", "down_bias")
+DTYPES = {torch.float32: _abi.F32, torch.float16: _abi.F16, torch.bfloat16: _abi.BF16}
+_PACKED = ("gate_up", "up_gate", "interleaved")
+
+
+def dtype_number(name: str, tensor: Tensor) -> int:
+    number = DTYPES.get(tensor.dtype)
+    if number is None:
+        raise TypeError(f"{name} is {tensor.dtype}; it can be torch.float32, torch.float16 or torch.bfloat16")
+    return number
+
+
+def check_shapes(x: Tensor, parts: Sequence[Optional[Tensor]], layout: str) -> tuple[int, int, int]:
+    """(d_in, d_ff, d_out), after every shape, dtype and device has been compared. Sizes may be symbolic."""
+    gate, up, down, gate_bias, up_bias, down_bias = parts
+    check_parts(layout, gate, up, gate_bias, up_bias)
+    assert down is not None
+    for name, tensor in zip(NAMES, parts):
+        if tensor is None:
+            continue
+        if tensor.device != x.device:
+            raise ValueError(f"{name} is on {tensor.device}, x is on {x.device}")
+        dtype_number(name, tensor)
+        if tensor.dim() != (1 if name.endswith("bias") else 2):
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}; a weight is [outputs, inputs], a bias [outputs]")
+    dtype_number("x", x)
+    d_out, d_ff = down.shape
+    first = gate if gate is not None else up
+    assert first is not None
+    d_in = first.shape[1]
+    rows = 2 * d_ff if layout in _PACKED else d_ff
+    expected = {
+        "gate": (rows, d_in),
+        "up": (d_ff, d_in),
+        "gate_bias": (rows,),
+        "up_bias": (d_ff,),
+        "down_bias": (d_out,),
+    }
+    for name, tensor in zip(NAMES, parts):
+        if tensor is not None and name != "down" and tuple(tensor.shape) != expected[name]:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected {expected[name]} ({layout}, d_ff {d_ff})")
+    if x.dim() == 0 or x.shape[-1] != d_in:
+        raise ValueError(f"x has shape {tuple(x.shape)}, expected [..., {d_in}]")
+    return d_in, d_ff, d_out
+
+
+def weight_order(weight: Tensor) -> Optional[tuple[int, int]]:
+    """(in_out, ld_elems) or None for a copy. Gradients are laid out as their weights are."""
+    return matrix_order(weight.shape[0], weight.shape[1], weight.stride(0), weight.stride(1))
+
+
+def empty_gradient(part: Tensor) -> Tensor:
+    """Uninitialised f32 in the shape of a weight or bias, row-major, or transposed where the weight is."""
+    if part.dim() == 2:
+        order = weight_order(part)
+        if order is not None and order[0]:
+            return part.new_empty((part.shape[1], part.shape[0]), dtype=torch.float32).t()
+    return part.new_empty(part.shape, dtype=torch.float32)
+
+
+def as_rows(tensor: Tensor) -> tuple[Tensor, int]:
+    """(tensor, ld_elems), a copy where its rows cannot be walked."""
+    if tensor.is_contiguous():
+        return tensor, 0
+    ld = rows_order(tensor.shape, tensor.stride())
+    return (tensor.contiguous(), 0) if ld is None else (tensor, ld)
+
+
+def n_rows(x: Tensor) -> int:
+    m = 1
+    for n in x.shape[:-1]:
+        m *= n
+    return m
+
+
+class Plan:
+    """One description, used by one thread: another thread may run while the library reads it."""
+
+    def __init__(self, x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> None:
+        self.d_in, self.d_ff, self.d_out = check_shapes(x, parts, layout)
+        self.desc = desc = _abi.Desc()
+        lib.swiglu_desc_init(ctypes.byref(desc))
+        desc.d_in, desc.d_ff, desc.d_out = self.d_in, self.d_ff, self.d_out
+        desc.layout, desc.act = _abi.LAYOUTS[layout], act_struct(activation)
+        self.options = make_options(compute)
+        self.desc_ref, self.options_ref = ctypes.byref(desc), ctypes.byref(self.options)
+        self.grads = _abi.new(_abi.Grads)
+        self.grads_ref = ctypes.byref(self.grads)
+        self._targets: list[tuple[int, Any]] = []  # (index into parts, where its address goes)
+        self._copied: list[int] = []  # indices of parts that the library cannot walk
+        for i, (name, part) in enumerate(zip(NAMES, parts)):
+            if part is None:
+                continue
+            target = getattr(desc, name)
+            self._targets.append((i, target))
+            target.dtype = DTYPES[part.dtype]
+            if i < 3:
+                order = weight_order(part)
+                if order is None:
+                    self._copied.append(i)
+                    order = (0, 0)
+                target.rows, target.cols = part.shape
+                target.in_out, target.ld_elems = order
+                getattr(self.grads, name).dtype = _abi.F32
+            elif part.stride(0) != 1:
+                self._copied.append(i)
+        self._size: tuple[int, int, int, int, int] = (-1, 0, 0, 0, 0)
+
+    def point(self, parts: Parts) -> Sequence[Optional[Tensor]]:
+        """Sets the addresses; the result must live until the call returns."""
+        held: Sequence[Optional[Tensor]] = parts
+        if self._copied:
+            held = [p.contiguous() if i in self._copied and p is not None else p for i, p in enumerate(parts)]
+        for i, target in self._targets:
+            target.data = held[i].data_ptr()  # type: ignore[union-attr]
+        return held
+
+    def sizes(self, m: int, flags: int, n_threads: int) -> tuple[int, int]:
+        """(workspace, bytes kept by forward) of a training step."""
+        known = self._size
+        if known[:3] == (m, flags, n_threads):
+            return known[3:]
+        work, saved = ctypes.c_size_t(), ctypes.c_size_t()
+        status = lib.swiglu_train_bytes(
+            self.desc_ref, self.options_ref, m, flags, n_threads, ctypes.byref(work), ctypes.byref(saved)
+        )
+        check(status, f"a training step of {m} rows")
+        self._size = (m, flags, n_threads, work.value, saved.value)
+        return work.value, saved.value
+
+
+class _Plans(threading.local):
+    def __init__(self) -> None:
+        self.known: dict[Any, Plan] = {}
+        self.x, self.y = _abi.Rows(), _abi.Rows()
+
+
+_local = _Plans()
+_MOST = 1024  # plans per thread; a process with more shapes than this starts again
+
+
+def signature(part: Optional[Tensor]) -> Any:
+    return None if part is None else (part.shape, part.stride(), part.dtype)
+
+
+def find_plan(x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> Plan:
+    """The plan of these weights on this thread; x fits it."""
+    key = (activation, layout, compute, *map(signature, parts))
+    plan = _local.known.get(key)
+    if plan is None:
+        plan = Plan(x, parts, activation, layout, compute)
+        if len(_local.known) >= _MOST:
+            _local.known.clear()
+        _local.known[key] = plan
+    elif x.dim() == 0 or x.shape[-1] != plan.d_in or x.dtype not in DTYPES:
+        check_shapes(x, parts, layout)
+    return plan
+
+
+def fill_rows(tensor: Tensor, ld: int, output: bool = False) -> _abi.Rows:
+    """The struct for a call, one for inputs and one for outputs (or dy) per thread; calls take it by value."""
+    rows = _local.y if output else _local.x
+    rows.data, rows.dtype, rows.ld_elems = tensor.data_ptr(), DTYPES[tensor.dtype], ld
+    return rows
