@@ -242,6 +242,8 @@ def obstacle_of_input(x: Any, module: nn.Module, recipe: Recipe) -> Optional[str
     weight = module._modules[recipe.down].weight  # type: ignore[union-attr]
     if weight.device.type != "cpu":
         return f"the weights are on {weight.device}"
+    if weight.dtype not in DTYPES:
+        return f"the weights are {weight.dtype}"
     if x.dtype is not weight.dtype and not torch.is_autocast_enabled("cpu"):
         return f"x is {x.dtype}, the weights are {weight.dtype}"
     if forward_ad._current_level >= 0:
