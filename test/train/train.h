@@ -3,6 +3,7 @@
 #ifndef SWIGLU_TEST_TRAIN_H
 #define SWIGLU_TEST_TRAIN_H
 
+#include "dtype/dtype.h"
 #include "unit/forward.h"
 
 /* What a step writes. Packed layouts have no up; ungated ones no gate. */
@@ -38,6 +39,53 @@ UNUSED_FN void assert_same_outcome(const struct outcome *a, const struct outcome
                 fail_msg("%s: %s [%zu of %zu] is %a instead of %a", what, part_name(i), j, a->n[i],
                          (double)a->part[i][j], (double)b->part[i][j]);
 }
+
+/* ---- where values lie: half 0 is gate, 1 is up; ungated blocks have half 0 alone, stored as up ---- */
+
+UNUSED_FN unsigned n_halves(const struct swiglu_desc *d) { return d->layout == SWIGLU_UNGATED ? 1 : 2; }
+
+/* The part of a half's weight gradient; its bias gradient lies D_GATE_BIAS - D_GATE further. */
+UNUSED_FN int half_part(const struct swiglu_desc *d, unsigned half) {
+    return is_packed(d->layout) || (d->layout == SWIGLU_SEPARATE && half == 0) ? D_GATE : D_UP;
+}
+UNUSED_FN const struct swiglu_matrix *half_matrix(const struct swiglu_desc *d, unsigned half) {
+    return half_part(d, half) == D_GATE ? &d->gate : &d->up;
+}
+UNUSED_FN const struct swiglu_vector *half_bias(const struct swiglu_desc *d, unsigned half) {
+    return half_part(d, half) == D_GATE ? &d->gate_bias : &d->up_bias;
+}
+
+/* Which output of its matrix hidden unit j of a half is. */
+UNUSED_FN size_t half_output(const struct swiglu_desc *d, unsigned half, size_t j) {
+    switch (d->layout) {
+    case SWIGLU_GATE_UP: return half ? d->d_ff + j : j;
+    case SWIGLU_UP_GATE: return half ? j : d->d_ff + j;
+    case SWIGLU_INTERLEAVED: return 2 * j + half;
+    default: return j;
+    }
+}
+
+/* The place of a weight, and of its gradient, in a contiguous matrix. */
+UNUSED_FN size_t weight_at(const struct swiglu_matrix *m, size_t output, size_t input) {
+    return m->in_out ? input * m->rows + output : output * m->cols + input;
+}
+
+/* A value as it enters a product. */
+UNUSED_FN float entered(float f, int compute) {
+    return compute == SWIGLU_COMPUTE_BF16 ? swiglu_bf16_widen(swiglu_bf16_staging(f)) : f;
+}
+UNUSED_FN float entered_weight(const struct swiglu_matrix *m, size_t output, size_t input, int compute) {
+    return entered(get_float(m->data, m->dtype, weight_at(m, output, input)), compute);
+}
+
+UNUSED_FN int compute_of_up(const struct swiglu_desc *d, int compute) {
+    return swiglu_compute_resolve(compute, half_matrix(d, 0)->dtype, half_matrix(d, n_halves(d) - 1)->dtype);
+}
+UNUSED_FN int compute_of_down(const struct swiglu_desc *d, int compute) {
+    return swiglu_compute_resolve(compute, d->down.dtype, d->down.dtype);
+}
+
+/* ---- a step ---- */
 
 /* Every gradient that the layout has, f32 and contiguous. */
 UNUSED_FN struct swiglu_grads grads_of(const struct outcome *o) {
