@@ -46,17 +46,22 @@ static enum swiglu_status stream_copy(struct convert_stream *s, const struct swi
     return SWIGLU_OK;
 }
 
-/* Rounding must not turn a finite weight into an infinity: that is another model, not a rounded one. */
-static enum swiglu_status stream_check_range(const struct convert_stream *s, const struct swiglu_piece *p, int type,
-                                             uint64_t first, size_t n) {
-    struct swiglu_error *error = s->error;
+/* Rounding must not turn a finite weight into an infinity: that is another model, not a rounded one. `at`: where the n
+ * values begin in the tensor. */
+static enum swiglu_status stream_check_range(const struct convert_stream *s, size_t tensor, int type, uint64_t at,
+                                             size_t n) {
+    const struct swiglu_catalog *catalog = swiglu_model_catalog(s->c->model);
+    const struct swiglu_tensor *t = &catalog->tensors[tensor];
+    const struct swiglu_dtype_row *from = swiglu_dtype_find((int)t->type);
     const uint16_t infinity = type == SWIGLU_F16 ? 0x7C00 : 0x7F80, *word = s->out;
-    struct swiglu_tensor_info t = {.struct_size = sizeof t};
     for (size_t i = 0; i < n; i++) {
         if ((word[i] & 0x7FFF) != infinity || !isfinite(s->values[i])) continue;
-        TRY(swiglu_model_tensor(s->c->model, p->tensor, &t));
-        REQUIRE(false, SWIGLU_E_UNSUPPORTED, "tensor %.80s value %llu: %.9g is beyond the range of %s", t.name,
-                (ull)(first + i), (double)s->values[i], swiglu_dtype_find(type)->name);
+        return swiglu_catalog_fail(catalog, t->file, s->error, SWIGLU_E_UNSUPPORTED,
+                                   t->offset + at + i / from->block_elems * from->block_bytes,
+                                   "tensor %.80s value %llu: %.9g is beyond the range of %s",
+                                   swiglu_names_at(&catalog->names, tensor),
+                                   (ull)(at / from->block_bytes * from->block_elems + i), (double)s->values[i],
+                                   swiglu_dtype_find(type)->name);
     }
     return SWIGLU_OK;
 }
@@ -76,7 +81,7 @@ static enum swiglu_status stream_piece(struct convert_stream *s, const struct sw
             TRY(stream_put(s, s->values, n * sizeof *s->values));
         } else {
             TRY(swiglu_encode(type, s->values, n, s->out));
-            TRY(stream_check_range(s, p, type, (p->from + at) / from->block_bytes * from->block_elems, n));
+            TRY(stream_check_range(s, p->tensor, type, p->from + at, n));
             TRY(stream_put(s, s->out, n * swiglu_float_bytes(type)));
         }
         at += n_bytes;

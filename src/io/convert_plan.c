@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "io/convert_plan.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -30,6 +32,20 @@ static struct swiglu_tensor_info plan_tensor(const struct swiglu_conversion *c, 
     return t;
 }
 
+/* E_UNSUPPORTED: "FILE: tensor NAME: text (at byte N)" */
+static SW_PRINTF(4, 5) enum swiglu_status plan_refuse(const struct swiglu_conversion *c, long tensor,
+                                                      struct swiglu_error *error, const char *format, ...) {
+    const struct swiglu_catalog *catalog = swiglu_model_catalog(c->model);
+    const struct swiglu_tensor *t = &catalog->tensors[tensor];
+    char text[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return swiglu_catalog_fail(catalog, t->file, error, SWIGLU_E_UNSUPPORTED, t->entry, "tensor %.80s: %s",
+                               swiglu_names_at(&catalog->names, (size_t)tensor), text);
+}
+
 static void plan_copies(struct swiglu_conversion *c) {
     for (size_t i = 0; i < c->info.n_tensors; i++) {
         const struct swiglu_tensor_info t = plan_tensor(c, i);
@@ -47,9 +63,9 @@ static enum swiglu_status plan_retype(struct swiglu_conversion *c, long tensor, 
     struct swiglu_output *o = plan_slot(c, tensor);
     if (o->type == dtype) return SWIGLU_OK;
     o->type = dtype;
-    REQUIRE(!SW_MUL(o->elems, (uint64_t)swiglu_float_bytes(dtype), &o->bytes), SWIGLU_E_UNSUPPORTED,
-            "tensor %.80s: %llu values of %s overflow 64 bits", plan_tensor(c, (size_t)tensor).name,
-            (unsigned long long)o->elems, swiglu_dtype_find(dtype)->name);
+    if (SW_MUL(o->elems, (uint64_t)swiglu_float_bytes(dtype), &o->bytes))
+        return plan_refuse(c, tensor, error, "%llu values of %s overflow 64 bits", (unsigned long long)o->elems,
+                           swiglu_dtype_find(dtype)->name);
     return SWIGLU_OK;
 }
 
@@ -70,15 +86,24 @@ char *swiglu_output_name(const struct swiglu_output *o, const char *name) {
     return strcat(made, at + strlen(o->part));
 }
 
+/* Weights are rows of inputs and biases vectors; packing stacks them. Nothing else (experts in one tensor) is repacked. */
+static enum swiglu_status plan_check_dims(const struct swiglu_conversion *c, long tensor, unsigned n_dims,
+                                          struct swiglu_error *error) {
+    const struct swiglu_tensor_info t = plan_tensor(c, (size_t)tensor);
+    if (t.n_dims == n_dims) return SWIGLU_OK;
+    return plan_refuse(c, tensor, error, "%u dimensions: with %u it could be repacked", t.n_dims, n_dims);
+}
+
 /* up becomes [gate|up] under the packed name, gate goes. */
-static enum swiglu_status plan_merge(struct swiglu_conversion *c, long gate, long up, struct swiglu_error *error) {
+static enum swiglu_status plan_merge(struct swiglu_conversion *c, long gate, long up, unsigned n_dims,
+                                     struct swiglu_error *error) {
     if (gate < 0 && up < 0) return SWIGLU_OK;
-    const char *one = plan_tensor(c, (size_t)(gate < 0 ? up : gate)).name;
-    REQUIRE(gate >= 0 && up >= 0, SWIGLU_E_UNSUPPORTED,
-            "tensor %.80s: only one of gate and up has it, so it cannot be packed", one);
+    if (gate < 0 || up < 0)
+        return plan_refuse(c, gate < 0 ? up : gate, error, "only one of gate and up has it, so it cannot be packed");
+    TRY(plan_check_dims(c, gate, n_dims, error));
+    TRY(plan_check_dims(c, up, n_dims, error));
     struct swiglu_output *g = plan_slot(c, gate), *u = plan_slot(c, up);
-    REQUIRE(g->type == u->type, SWIGLU_E_UNSUPPORTED, "tensor %.80s: gate and up have different types; give them one",
-            one);
+    if (g->type != u->type) return plan_refuse(c, gate, error, "gate and up have different types; give them one");
     u->piece[1] = u->piece[0], u->piece[0] = g->piece[0], u->n_pieces = 2;
     u->rows += g->rows, u->elems += g->elems, u->bytes += g->bytes;
     u->part = plan_pair(c)->gate, u->by = plan_pair(c)->packed; /* the first piece is gate's */
@@ -87,12 +112,13 @@ static enum swiglu_status plan_merge(struct swiglu_conversion *c, long gate, lon
 }
 
 /* [gate|up] becomes two tensors. */
-static enum swiglu_status plan_split(struct swiglu_conversion *c, long packed, struct swiglu_error *error) {
+static enum swiglu_status plan_split(struct swiglu_conversion *c, long packed, unsigned n_dims,
+                                     struct swiglu_error *error) {
     if (packed < 0) return SWIGLU_OK;
     const struct pair_names *pair = plan_pair(c);
-    const char *name = plan_tensor(c, (size_t)packed).name;
-    REQUIRE(name_part(name, pair->packed), SWIGLU_E_UNSUPPORTED, "tensor %.80s: the family has no names for its halves",
-            name);
+    TRY(plan_check_dims(c, packed, n_dims, error));
+    if (!name_part(plan_tensor(c, (size_t)packed).name, pair->packed))
+        return plan_refuse(c, packed, error, "the family has no names for its halves");
     struct swiglu_output *gate = plan_slot(c, packed), *up = gate + 1;
     gate->rows /= 2, gate->elems /= 2, gate->bytes /= 2, gate->piece[0].bytes /= 2;
     *up = *gate;
@@ -118,19 +144,18 @@ static enum swiglu_status plan_repack(struct swiglu_conversion *c, const struct 
     const int repack = c->options.repack;
     if (repack == SWIGLU_REPACK_KEEP || block->layout == SWIGLU_UNGATED) return SWIGLU_OK;
     if (repack == SWIGLU_REPACK_GATE_UP && block->layout == SWIGLU_SEPARATE && !block->in_out) {
-        REQUIRE(plan_has_packed(c), SWIGLU_E_UNSUPPORTED,
-                "architecture \"%.64s\" has no name for a packed gate|up weight", c->info.architecture);
-        TRY(plan_merge(c, block->gate, block->up, error));
-        return plan_merge(c, block->gate_bias, block->up_bias, error);
+        if (!plan_has_packed(c))
+            return plan_refuse(c, block->gate, error, "architecture \"%.64s\" has no name for a packed gate|up weight",
+                               c->info.architecture);
+        TRY(plan_merge(c, block->gate, block->up, 2, error));
+        return plan_merge(c, block->gate_bias, block->up_bias, 1, error);
     }
     if (repack == SWIGLU_REPACK_SEPARATE && block->layout == SWIGLU_GATE_UP && !block->in_out) {
-        TRY(plan_split(c, block->gate, error));
-        return plan_split(c, block->gate_bias, error);
+        TRY(plan_split(c, block->gate, 2, error));
+        return plan_split(c, block->gate_bias, 1, error);
     }
-    const int wanted = repack == SWIGLU_REPACK_SEPARATE ? SWIGLU_SEPARATE : SWIGLU_GATE_UP;
-    REQUIRE(block->layout == wanted, SWIGLU_E_UNSUPPORTED, "layer %zu: layout %s cannot be repacked", block->layer,
-            block->layout_name);
-    return SWIGLU_OK;
+    if (block->layout == (repack == SWIGLU_REPACK_SEPARATE ? SWIGLU_SEPARATE : SWIGLU_GATE_UP)) return SWIGLU_OK;
+    return plan_refuse(c, block->gate, error, "layout %s cannot be repacked", block->layout_name);
 }
 
 static enum swiglu_status plan_blocks(struct swiglu_conversion *c, struct swiglu_error *error) {
@@ -145,8 +170,9 @@ static enum swiglu_status plan_blocks(struct swiglu_conversion *c, struct swiglu
         TRY(plan_retype(c, block.down, error));
         TRY(plan_repack(c, &block, error));
     }
-    REQUIRE(n_usable, SWIGLU_E_UNSUPPORTED, "%s", "no feed-forward block of the file can be evaluated or converted");
-    return SWIGLU_OK;
+    if (n_usable) return SWIGLU_OK;
+    return swiglu_catalog_fail(swiglu_model_catalog(c->model), 0, error, SWIGLU_E_UNSUPPORTED, SWIGLU_NO_OFFSET,
+                               "no feed-forward block that can be evaluated, so nothing to convert");
 }
 
 static bool ends_with(const char *s, const char *end) {

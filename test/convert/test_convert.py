@@ -133,7 +133,9 @@ def test_a_value_beyond_the_type_is_an_error(tmp_path):
     weights = lambda layer, name, rows, cols: big.reshape(rows, cols)  # noqa: E731
     model = write(tmp_path / "in.gguf", weights=weights)
     error = fails("convert", model, tmp_path / "out.gguf", "--type", "f16", saying="blk.0.ffn_gate.weight")
-    assert f"value {D + 3}" in error and "65520" in error and "f16" in error
+    assert f"{model}: " in error and f"value {D + 3}" in error and "65520" in error and "f16" in error
+    at = next(t for t in gguf.GGUFReader(model).tensors if t.name == "blk.0.ffn_gate.weight").data_offset
+    assert f"(at byte {at + 4 * (D + 3)})" in error
     assert os.listdir(tmp_path) == ["in.gguf"]
     convert(model, tmp_path / "out.gguf", "--type", "bf16")
     big[1, 3] = np.inf  # what is infinite already stays so
@@ -198,6 +200,19 @@ def test_layout_that_a_family_has_no_name_for(tmp_path):
     assert model.read_bytes() == (tmp_path / "out.gguf").read_bytes()
 
 
+def test_a_bias_of_one_half_only(tmp_path):
+    path = tmp_path / "in.gguf"
+    writer = gguf.GGUFWriter(path, "phi3")
+    for name, shape in (("gate.weight", (FF, D)), ("up.weight", (FF, D)), ("up.bias", (FF,)), ("down.weight", (D, FF))):
+        writer.add_tensor(f"blk.0.ffn_{name}", np.ones(shape, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    fails("convert", path, tmp_path / "out.gguf", "--layout", "gate_up", saying="blk.0.ffn_up.bias: only one of gate and up")
+    assert os.listdir(tmp_path) == ["in.gguf"]
+
+
 # ---- cases and refusals ----
 
 def test_C110_shapes_are_elements_and_rows_are_bytes(tmp_path):
@@ -221,7 +236,7 @@ def test_C106_a_truncated_file_gives_an_error_and_no_output(tmp_path, share):
 
 def test_nothing_to_convert(tmp_path):
     model = write(tmp_path / "in.gguf", layers=0)
-    fails("convert", model, tmp_path / "out.gguf", "--type", "f16", saying="no feed-forward block")
+    fails("convert", model, tmp_path / "out.gguf", "--type", "f16", saying=f"{model}: no feed-forward block")
     model = write(tmp_path / "in.gguf", architecture="unheard")
     done = call("convert", model, tmp_path / "out.gguf", "--type", "f16")
     assert done.returncode == 2 and "layer 0 is left out" in done.stderr and not (tmp_path / "out.gguf").exists()
