@@ -196,6 +196,20 @@ static enum swiglu_status plan_format(const struct swiglu_conversion *c, struct 
     return SWIGLU_OK;
 }
 
+/* One file of several may not be replaced by the whole: the others and their index would not fit it any more. */
+static enum swiglu_status plan_check_target(const struct swiglu_conversion *c, struct swiglu_error *error) {
+    const struct swiglu_catalog *catalog = swiglu_model_catalog(c->model);
+    size_t n = 0, is_target = 0;
+    for (size_t i = 0; i < catalog->n_files; i++) {
+        n += catalog->files[i].fd >= 0; /* those with tensors stay open */
+        is_target |= swiglu_file_is(&catalog->files[i], c->out_path);
+    }
+    char shown[SWIGLU_SHOWN_BYTES];
+    swiglu_file_show(shown, c->out_path);
+    REQUIRE(n < 2 || !is_target, SWIGLU_E_ARGUMENT, "%s: one of the %zu files of the input", shown, n);
+    return SWIGLU_OK;
+}
+
 static void plan_close_gaps(struct swiglu_conversion *c) {
     for (size_t i = 0; i < 2 * c->info.n_tensors; i++)
         if (c->at[i].n_pieces) c->at[c->n++] = c->at[i];
@@ -205,6 +219,7 @@ enum swiglu_status swiglu_conversion_plan(struct swiglu_conversion *c, struct sw
     c->info.struct_size = sizeof c->info;
     TRY(swiglu_model_query(c->model, &c->info));
     TRY(plan_format(c, error));
+    TRY(plan_check_target(c, error));
     c->at = swiglu_alloc_array(c->info.n_tensors, 2 * sizeof *c->at);
     REQUIRE(c->at, SWIGLU_E_MEMORY, "out of memory");
     plan_copies(c);

@@ -57,6 +57,12 @@ enum swiglu_status swiglu_file_open(struct swiglu_file *file, const char *path, 
     return SWIGLU_OK;
 }
 
+bool swiglu_file_is(const struct swiglu_file *file, const char *path) {
+    struct stat opened, named;
+    return file->fd >= 0 && !fstat(file->fd, &opened) && !stat(path, &named) && opened.st_dev == named.st_dev &&
+           opened.st_ino == named.st_ino;
+}
+
 void swiglu_file_close(struct swiglu_file *file) {
     if (file->fd >= 0) close(file->fd); /* read only: nothing can be lost here */
     file->fd = -1;

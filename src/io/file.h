@@ -3,6 +3,8 @@
 #ifndef SWIGLU_FILE_H
 #define SWIGLU_FILE_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 
 enum { SWIGLU_SHOWN_BYTES = 192 };
@@ -20,6 +22,9 @@ void swiglu_file_close(struct swiglu_file *file);
 /* Reads exactly n bytes from byte `at` on, or fails with E_READ. */
 enum swiglu_status swiglu_file_read(const struct swiglu_file *file, uint64_t at, void *dst, size_t n,
                                     struct swiglu_error *error);
+
+/* Whether the path names this open file. */
+bool swiglu_file_is(const struct swiglu_file *file, const char *path);
 
 /* A path for messages: escaped, a long one by its end. */
 void swiglu_file_show(char shown[SWIGLU_SHOWN_BYTES], const char *path);

@@ -59,6 +59,16 @@ def test_shards_become_one_file(tmp_path):
     assert (tmp_path / "from_many.safetensors").read_bytes() == (tmp_path / "from_one.safetensors").read_bytes()
 
 
+def test_one_shard_is_not_replaced_by_the_whole(tmp_path):
+    many = shards(tmp_path / "many", llama(), 2)
+    shard = many / "model-00001-of-00002.safetensors"
+    before = shard.read_bytes()
+    (tmp_path / "link.safetensors").symlink_to(shard)
+    for out in (shard, tmp_path / "link.safetensors"):
+        fails("convert", many, out, "--type", "f16", saying="one of the 2 files of the input")
+    assert shard.read_bytes() == before and len(os.listdir(many)) == 4
+
+
 @pytest.mark.parametrize("metadata", [[METADATA, {"format": "np"}], [METADATA, None], [None, METADATA]])
 def test_shards_that_disagree_about_the_metadata(tmp_path, metadata):
     many = shards(tmp_path / "many", llama(), 2, metadata=metadata)
