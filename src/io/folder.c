@@ -69,7 +69,7 @@ static enum swiglu_status folder_open_shards(struct swiglu_catalog *catalog, con
                                              const struct swiglu_names *present, const char *folder,
                                              struct swiglu_error *error) {
     for (size_t i = 0; i < index->shards.n; i++) {
-        bool found;
+        bool found = false;
         const char *shard = swiglu_names_at(&index->shards, i);
         TRY(folder_add(catalog, folder, shard, &found, error));
         if (!found)
@@ -168,9 +168,12 @@ enum swiglu_status swiglu_folder_read(struct swiglu_catalog *catalog, struct swi
     struct swiglu_index index = {0};
     struct swiglu_names present = {0};
     char *config_path = folder_path(folder, CONFIG), *index_path = folder_path(folder, INDEX);
-    enum swiglu_status status = SWIGLU_OK;
-    if (!config_path || !index_path) status = folder_fail(folder, SWIGLU_E_MEMORY, 0, "out of memory", error);
-    if (status == SWIGLU_OK) status = swiglu_config_read(config, catalog, config_path, error);
+    enum swiglu_status status = SWIGLU_E_MEMORY;
+    if (config_path && index_path) {
+        status = swiglu_config_read(config, catalog, config_path, error);
+    } else {
+        (void)folder_fail(folder, status, 0, "out of memory", error);
+    }
     if (status == SWIGLU_OK) status = folder_list(&present, folder, error);
     if (status == SWIGLU_OK && !scan) status = swiglu_index_read(&index, catalog, index_path, error);
     if (status == SWIGLU_OK)

@@ -387,10 +387,10 @@ def test_gated_unit_for_a_plain_block(tmp_path):
 
 
 def test_dinov2_both_kinds(tmp_path):
-    """SwiGLU has SiLU whatever hidden_act says; the plain MLP goes by hidden_act. DINOv2's own names too."""
+    """SwiGLU has SiLU whatever hidden_act says; the plain MLP goes by hidden_act. DINOv2's own names, and split ones."""
     own = {"gate|up": "mlp.w12", "down": "mlp.w3"}
     for kind, names, prefix, act in (("swiglu", None, None, "silu"), ("mlp", MLP_FC, None, "gelu"),
-                                     ("own", own, "blocks.", "silu")):
+                                     ("own", own, "blocks.", "silu"), ("split", PROJ, None, "silu")):
         folder = tmp_path / kind
         folder.mkdir()
         if prefix:
