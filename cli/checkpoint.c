@@ -2,6 +2,7 @@
 #include "checkpoint.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,18 +75,20 @@ static void choose_list(struct cli_checkpoint *layers, char *chosen, const char 
     }
 }
 
-void cli_checkpoint_open(struct cli_checkpoint *layers, const char *path, int strict, const char *activation,
-                     const char *list) {
+void cli_checkpoint_open(struct cli_checkpoint *layers, const char *path, const struct swiglu_model_options *options,
+                         const char *list) {
     struct swiglu_error error = {.struct_size = sizeof error};
-    struct swiglu_model_options options = {.struct_size = sizeof options, .strict = strict, .activation = activation};
     *layers = (struct cli_checkpoint){.path = path, .named = list != NULL};
     layers->info.struct_size = sizeof layers->info;
-    if (activation) {
+    if (options->activation) {
         struct swiglu_act act;
-        cli_parse_activation(activation, &act);
+        cli_parse_activation(options->activation, &act);
     }
-    cli_require(swiglu_model_open(path, &options, &layers->model, &error), &error, path);
+    cli_require(swiglu_model_open(path, options, &layers->model, &error), &error, path);
     cli_require(swiglu_model_query(layers->model, &layers->info), NULL, path);
+    const unsigned version = layers->info.format_version;
+    snprintf(layers->format, sizeof layers->format, "%s", layers->info.format);
+    if (version) snprintf(layers->format, sizeof layers->format, "%s %u", layers->info.format, version);
     for (size_t i = 0; i < layers->info.n_warnings; i++)
         cli_note("%s: warning: %s", path, swiglu_model_warning(layers->model, i));
     char *chosen = cli_alloc(layers->info.n_blocks, 1);

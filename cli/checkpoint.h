@@ -14,11 +14,12 @@ struct cli_checkpoint {
     struct swiglu_model_info info;
     size_t n, *index; /* chosen blocks that can be evaluated, by their index in the model */
     int named;        /* --layers was given */
+    char format[32];  /* "gguf 3", "safetensors" */
 };
 
-/* Opens the file; warnings go to stderr. A layer that list names ("0,3-5") must exist and be usable; list NULL = all
+/* Opens the file or folder; warnings go to stderr. A layer that list names ("0,3-5") must exist and be usable; list NULL = all
  * usable ones. */
-void cli_checkpoint_open(struct cli_checkpoint *layers, const char *path, int strict, const char *activation,
+void cli_checkpoint_open(struct cli_checkpoint *layers, const char *path, const struct swiglu_model_options *options,
                          const char *list);
 void cli_checkpoint_close(struct cli_checkpoint *layers);
 struct swiglu_model_block_info cli_checkpoint_block(const struct cli_checkpoint *layers, size_t i); /* i-th chosen */

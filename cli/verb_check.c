@@ -16,7 +16,7 @@ struct check {
     size_t tokens;
     uint64_t seed;
     unsigned n_threads;
-    int compute, strict, json;
+    int compute, strict, scan, json;
     struct cli_checkpoint layers;
     struct cli_machine machine;
     unsigned long n_passed, n_failed;
@@ -31,6 +31,7 @@ static const struct cli_option options[] = {
     {'n', "threads", "N", "with FILE: threads (default: the CPUs this process may use)"},
     {'a', "activation", "NAME", "with FILE: override the activation of the file"},
     {'S', "strict", NULL, "with FILE: treat warnings as errors"},
+    {'f', "scan", NULL, "with FILE: read every .safetensors file of a folder, not its index"},
     {'j', "json", NULL, "one JSON object a line"},
     {0, NULL, NULL, NULL},
 };
@@ -49,6 +50,7 @@ static int parse_options(struct check *check, const struct cli_verb *verb, int a
         case 'n': check->n_threads = (unsigned)cli_parse_count("threads", value, 1, 1024); break;
         case 'a': check->activation = value; break;
         case 'S': check->strict = 1; break;
+        case 'f': check->scan = 1; break;
         case 'j': check->json = 1; break;
         }
     }
@@ -162,7 +164,9 @@ static void judge_block(struct check *check, size_t i) {
 
 static void check_file(struct check *check) {
     cli_machine_open(&check->machine, check->n_threads, UINT64_MAX);
-    cli_checkpoint_open(&check->layers, check->path, check->strict, check->activation, check->layer_list);
+    const struct swiglu_model_options model = {.struct_size = sizeof model, .strict = check->strict,
+                                               .activation = check->activation, .scan = check->scan};
+    cli_checkpoint_open(&check->layers, check->path, &model, check->layer_list);
     scan_all(check);
     if (!check->layer_list) cli_checkpoint_note_left_out(&check->layers);
     if (!check->json && check->layers.n)
@@ -196,7 +200,7 @@ const struct cli_verb cli_verb_check = {
     "check [FILE] [options]",
     "Without FILE: compares the kernels of every level of this CPU with the generic ones, bit for bit, and the\n"
     "generic ones with a double-precision reference, over activations, layouts, formats, shapes and special values.\n"
-    "With FILE (GGUF): looks for NaN and Inf among the weights of all tensors and compares every block with the\n"
+    "With FILE: looks for NaN and Inf among the weights of all tensors and compares every block with the\n"
     "reference.",
     "Each axis is swept completely while the others are held; the last line is 'N passed, N failed'. Exit 1 when\n"
     "one failed. |y-ref|/B is the largest error in units of its bound (up to 1 passes), typical the same against the\n"

@@ -17,6 +17,7 @@ static const struct cli_option options[] = {
     {'l', "layout", "separate|gate_up", "store gate and up as two tensors, or as one [gate|up]"},
     {'a', "activation", "NAME", "override the activation that the file means"},
     {'s', "strict", NULL, "treat warnings as errors"},
+    {'f', "scan", NULL, "read every .safetensors file of a folder, not its index"},
     {'j', "json", NULL, "one JSON object"},
     {0, NULL, NULL, NULL},
 };
@@ -106,13 +107,15 @@ static int act_convert(const struct cli_verb *verb, int argc, char **argv) {
     struct progress progress = {.percent = -1};
     struct swiglu_convert_options convert = {.struct_size = sizeof convert, .dtype = SWIGLU_DTYPE_KEEP,
                                              .progress = show_progress, .progress_ctx = &progress};
-    const char *value, *type = NULL, *layout = NULL, *activation = NULL;
-    int strict = 0, json = 0;
+    struct swiglu_model_options model = {.struct_size = sizeof model};
+    const char *value, *type = NULL, *layout = NULL;
+    int json = 0;
     for (int key; (key = cli_option_next(verb, argc, argv, &value)) != -1;) switch (key) {
         case 't': type = value, convert.dtype = dtypes[cli_parse_name("type", value, types)]; break;
         case 'l': layout = value, convert.repack = repacks[cli_parse_name("layout", value, layouts)]; break;
-        case 'a': activation = value; break;
-        case 's': strict = 1; break;
+        case 'a': model.activation = value; break;
+        case 's': model.strict = 1; break;
+        case 'f': model.scan = 1; break;
         case 'j': json = 1; break;
         }
     cli_operands_max(verb, argc, argv, 2);
@@ -121,7 +124,7 @@ static int act_convert(const struct cli_verb *verb, int argc, char **argv) {
     const char *out = argv[optind + 1];
     struct swiglu_error error = {.struct_size = sizeof error};
     struct cli_checkpoint layers;
-    cli_checkpoint_open(&layers, argv[optind], strict, activation, NULL);
+    cli_checkpoint_open(&layers, argv[optind], &model, NULL);
     cli_checkpoint_note_left_out(&layers);
     install_handlers();
     enum swiglu_status status = swiglu_model_convert(layers.model, out, &convert, &error);

@@ -10,6 +10,7 @@
 static const struct cli_option options[] = {
     {'s', "strict", NULL, "treat warnings as errors"},
     {'a', "activation", "NAME", "override the activation that the file means"},
+    {'f', "scan", NULL, "read every .safetensors file of a folder, not its index"},
     {'j', "json", NULL, "one JSON object for the file, then one a block"},
     {0, NULL, NULL, NULL},
 };
@@ -141,24 +142,26 @@ static void print_block_object(const struct cli_checkpoint *layers, size_t i) {
 }
 
 static int act_info(const struct cli_verb *verb, int argc, char **argv) {
-    const char *value, *activation = NULL;
-    int strict = 0, json = 0;
+    struct swiglu_model_options model = {.struct_size = sizeof model};
+    const char *value;
+    int json = 0;
     for (int key; (key = cli_option_next(verb, argc, argv, &value)) != -1;) switch (key) {
-        case 's': strict = 1; break;
-        case 'a': activation = value; break;
+        case 's': model.strict = 1; break;
+        case 'a': model.activation = value; break;
+        case 'f': model.scan = 1; break;
         case 'j': json = 1; break;
         }
     cli_operands_max(verb, argc, argv, 1);
     if (optind == argc) cli_fail(CLI_USAGE, "info: a FILE is expected; try 'swiglu info --help'");
     struct cli_checkpoint layers;
-    cli_checkpoint_open(&layers, argv[optind], strict, activation, NULL);
+    cli_checkpoint_open(&layers, argv[optind], &model, NULL);
     const struct swiglu_model_info *info = &layers.info;
     if (json) {
         print_file_object(&layers);
         for (size_t i = 0; i < info->n_blocks; i++) print_block_object(&layers, i);
     } else {
-        printf("%s: %s%s%s %u, architecture %s, %llu bytes, %zu tensors, %zu feed-forward block%s\n", layers.path,
-               info->name, *info->name ? ", " : "", info->format, info->format_version,
+        printf("%s: %s%s%s, architecture %s, %llu bytes, %zu tensors, %zu feed-forward block%s\n", layers.path,
+               info->name, *info->name ? ", " : "", layers.format,
                *info->architecture ? info->architecture : "unnamed", (unsigned long long)info->file_bytes,
                info->n_tensors, info->n_blocks, info->n_blocks == 1 ? "" : "s");
         print_blocks(&layers);
@@ -171,8 +174,8 @@ static int act_info(const struct cli_verb *verb, int argc, char **argv) {
 const struct cli_verb cli_verb_info = {
     "info",
     "info FILE [options]",
-    "Lists the feed-forward blocks of a checkpoint (GGUF): layer, activation and where its choice comes from, widths,\n"
-    "layout, weight types, biases and size, and what is left out and why.",
+    "Lists the feed-forward blocks of a checkpoint (GGUF, safetensors, or a folder of it): layer, activation and where\n"
+    "its choice comes from, widths, layout, weight types, biases and size, and what is left out and why.",
     "Widths: d_in values a row go in, d_ff hidden, d_out come out. Bytes are those of the weights and biases in the\n"
     "file.",
     options,

@@ -22,7 +22,7 @@ struct run {
     size_t tokens, d, f;
     uint64_t seed;
     unsigned n_threads;
-    int compute, dtype, check, digest, json;
+    int compute, dtype, check, digest, json, scan;
     int tokens_given, own_given; /* own: --shape or --dtype, which a file decides itself */
 
     struct cli_machine machine;
@@ -60,6 +60,7 @@ static const struct cli_option options[] = {
     {'j', "json", NULL, "one JSON object a layer"},
     {'s', "seed", "S", "of the noise (default 1)"},
     {'a', "activation", "NAME", "override the activation of the file, or choose that of the own block (default silu)"},
+    {'f', "scan", NULL, "read every .safetensors file of a folder, not its index"},
     {'w', "shape", "D,F", "without FILE: model and hidden width of a block of noise (default 576,1536)"},
     {'d', "dtype", "TYPE", "without FILE: f32, bf16 or f16 weights (default f32)"},
     {0, NULL, NULL, NULL},
@@ -79,6 +80,7 @@ static void parse_options(struct run *run, const struct cli_verb *verb, int argc
         case 'j': run->json = 1; break;
         case 's': run->seed = cli_parse_count("seed", value, 0, UINT64_MAX); break;
         case 'a': run->activation = value; break;
+        case 'f': run->scan = 1; break;
         case 'w': cli_parse_shape(value, &run->d, &run->f), run->own_given = 1; break;
         case 'd': run->dtype = cli_parse_dtype(value), run->own_given = 1; break;
         }
@@ -142,7 +144,9 @@ static void open_run(struct run *run) {
     cli_machine_open(&run->machine, run->n_threads, UINT64_MAX);
     run->n_blocks = 1;
     if (run->path) {
-        cli_checkpoint_open(&run->layers, run->path, 0, run->activation, run->layer_list);
+        const struct swiglu_model_options model = {.struct_size = sizeof model, .activation = run->activation,
+                                                   .scan = run->scan};
+        cli_checkpoint_open(&run->layers, run->path, &model, run->layer_list);
         if (!run->layer_list) cli_checkpoint_note_left_out(&run->layers);
         run->n_blocks = run->layers.n;
         if (!run->n_blocks) cli_fail(CLI_USAGE, "%s: no feed-forward block that can be evaluated", run->path);
@@ -247,9 +251,8 @@ static void explain(const struct run *run, const struct result *result) {
 static void print_heading(const struct run *run) {
     const struct swiglu_model_info *info = &run->layers.info;
     if (run->path)
-        printf("%s: %s%s%s %u, architecture %s, %zu of %zu blocks\n", run->path, info->name, *info->name ? ", " : "",
-               info->format, info->format_version, *info->architecture ? info->architecture : "unnamed", run->n_blocks,
-               info->n_blocks);
+        printf("%s: %s%s%s, architecture %s, %zu of %zu blocks\n", run->path, info->name, *info->name ? ", " : "",
+               run->layers.format, *info->architecture ? info->architecture : "unnamed", run->n_blocks, info->n_blocks);
     else
         printf("a block of noise, activation %s, seed %llu\n", run->activation ? run->activation : "silu",
                (unsigned long long)run->seed);
@@ -396,7 +399,7 @@ static int act_run(const struct cli_verb *verb, int argc, char **argv) {
 const struct cli_verb cli_verb_run = {
     "run",
     "run [FILE] [options]",
-    "Evaluates the feed-forward blocks of a checkpoint (GGUF), or one block of noise, and prints for each the time,\n"
+    "Evaluates the feed-forward blocks of a checkpoint (GGUF, safetensors), or one block of noise, and prints for each the time,\n"
     "the share of the machine's limit and a digest of y.",
     "The digest is FNV-1a (64 bit) over y as little-endian f32 in row order. It depends on nothing but the weights,\n"
     "x and --compute: not on the machine, the instruction set or the threads.\n"

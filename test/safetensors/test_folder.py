@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import subprocess
 
 import numpy as np
 import pytest
@@ -176,7 +177,7 @@ def test_folder_without_a_model(tmp_path, parts):
     failure = refused(tmp_path, "Is a directory without", INDEX, "model.safetensors", status=capi.E_OPEN)
     assert failure.errno == errno.EISDIR
     write_single(tmp_path, tensors_of(parts), "weights.safetensors")
-    refused(tmp_path, "Is a directory without", "by name, or scan", status=capi.E_OPEN)
+    refused(tmp_path, "Is a directory without", "by name, or scan the folder", status=capi.E_OPEN)
     with capi.opened(tmp_path, scan=True, activation="silu") as model:
         check_block(model, 0, parts[0], ACT["silu"])
     os.remove(tmp_path / "weights.safetensors")
@@ -234,3 +235,28 @@ def test_more_shards_than_a_model_has(tmp_path):
     weights = {f"t{i}": f"s{i}" for i in range(5000)}
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": weights}))
     refused(tmp_path, "more than 4096 shards")
+
+
+# ---- through the tool ----
+
+def tool(*arguments):
+    return subprocess.run([os.environ["SWIGLU_TOOL"], *arguments], capture_output=True, text=True, timeout=60)
+
+
+def test_tool_reads_a_folder(folder, parts):
+    done = tool("info", folder)
+    assert done.returncode == 0 and f"{folder}: safetensors, architecture llama" in done.stdout
+    shards = tool("run", folder, "--digest")
+    write_single(folder, tensors_of(parts), "whole.safetensors")
+    whole = tool("run", folder / "whole.safetensors", "--digest")
+    assert (shards.returncode, whole.returncode) == (0, 0) and shards.stdout == whole.stdout
+    assert tool("check", folder, "--strict").returncode == 2  # whole.safetensors is a stray file now
+    assert tool("check", folder).returncode == 0
+
+
+@pytest.mark.parametrize("verb", [["info"], ["run", "--digest"], ["check"]])
+def test_C112_tool_can_scan(folder, verb):
+    weight_map(folder, lambda weights: dict.fromkeys(weights, "gone.safetensors"))
+    done = tool(*verb, folder)
+    assert done.returncode == 2 and "gone.safetensors" in done.stderr and done.stderr.count("\n") == 1
+    assert tool(*verb, folder, "--scan").returncode == 0
