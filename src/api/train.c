@@ -54,26 +54,53 @@ static char *aligned_work(const struct swiglu_step *step, struct swiglu_work wor
     return (char *)work.data + (-(uintptr_t)work.data & 63);
 }
 
+enum { N_WEIGHTS = 6 }; /* matrices, then biases */
+
+static void weight_spans(const struct swiglu_desc *d, struct swiglu_span *spans) {
+    const struct swiglu_matrix *const matrices[] = {&d->gate, &d->up, &d->down};
+    const struct swiglu_vector *const biases[] = {&d->gate_bias, &d->up_bias, &d->down_bias};
+    for (int i = 0; i < 3; i++) {
+        const struct swiglu_matrix *m = matrices[i];
+        struct swiglu_crows rows = {m->data, m->dtype, m->ld_elems};
+        const size_t bias_bytes = biases[i]->data ? m->rows * swiglu_float_bytes(biases[i]->dtype) : 0;
+        (void)swiglu_rows_check(&rows, swiglu_matrix_stored_rows(m), swiglu_matrix_stored_cols(m), &spans[i]); /* fits */
+        spans[3 + i] = (struct swiglu_span){biases[i]->data, bias_bytes};
+    }
+}
+
+/* No output may touch an input or another output. */
+static enum swiglu_status check_apart(const struct swiglu_span *out, size_t n_out, const struct swiglu_span *in,
+                                      size_t n_in) {
+    for (size_t i = 0; i < n_out; i++) {
+        for (size_t j = 0; j < n_in; j++)
+            if (swiglu_spans_meet(out[i], in[j])) return SWIGLU_E_ALIAS;
+        for (size_t j = 0; j < i; j++)
+            if (swiglu_spans_meet(out[i], out[j])) return SWIGLU_E_ALIAS;
+    }
+    return SWIGLU_OK;
+}
+
 enum swiglu_status swiglu_train_forward(const struct swiglu_desc *desc, const struct swiglu_options *options, size_t m,
                                         unsigned flags, struct swiglu_crows x, struct swiglu_rows y, void *saved,
                                         struct swiglu_work work, const struct swiglu_runner *runner) {
     struct swiglu_desc checked;
     struct swiglu_step step;
-    struct swiglu_span spans[2];
+    struct swiglu_span in[N_WEIGHTS + 1], out[3];
     size_t saved_bytes;
     TRY(open_step(desc, options, m, flags, &checked, &step));
-    TRY(swiglu_rows_check(&x, m, checked.d_in, &spans[0]));
-    struct swiglu_crows out = {y.data, y.dtype, y.ld_elems};
-    TRY(swiglu_rows_check(&out, m, checked.d_out, &spans[1]));
-    y.ld_elems = out.ld_elems;
+    TRY(swiglu_rows_check(&x, m, checked.d_in, &in[N_WEIGHTS]));
+    struct swiglu_crows y_rows = {y.data, y.dtype, y.ld_elems};
+    TRY(swiglu_rows_check(&y_rows, m, checked.d_out, &out[0]));
+    y.ld_elems = y_rows.ld_elems;
     if (m == 0) return SWIGLU_OK;
     char *const aligned = aligned_work(&step, work, runner, &saved_bytes);
     if (!aligned || (saved_bytes && !saved)) return SWIGLU_E_WORKSPACE;
-    const struct swiglu_span own[2] = {{work.data, work.bytes}, {saved, saved_bytes}};
-    if (swiglu_spans_meet(spans[0], spans[1]) && (x.data != y.data || x.dtype != y.dtype || x.ld_elems != y.ld_elems))
-        return SWIGLU_E_ALIAS;
-    for (int i = 0; i < 4; i++)
-        if (swiglu_spans_meet(spans[i / 2], own[i % 2])) return SWIGLU_E_ALIAS;
+    out[1] = (struct swiglu_span){saved, saved_bytes};
+    out[2] = (struct swiglu_span){work.data, work.bytes};
+    weight_spans(&checked, in);
+    const bool in_place = x.data == y.data && x.dtype == y.dtype && x.ld_elems == y.ld_elems;
+    if (in_place) out[0].bytes = swiglu_max(out[0].bytes, in[N_WEIGHTS].bytes); /* x and y are one */
+    TRY(check_apart(out, 3, in, in_place ? N_WEIGHTS : N_WEIGHTS + 1));
     swiglu_train_forward_run(&step, x, y, saved_bytes ? saved : NULL, aligned, runner);
     return SWIGLU_OK;
 }
@@ -105,27 +132,25 @@ static void zero_gradients(const struct swiglu_desc *d, const struct swiglu_grad
     if (g->down_bias) memset(g->down_bias, 0, d->d_out * sizeof(float));
 }
 
-/* grads, copied and filled in; no output may touch an input or another output. */
+enum { N_GRADIENTS = 7 };
+
+/* grads, copied and filled in, and what they span. */
 static enum swiglu_status open_gradients(const struct swiglu_desc *d, size_t m, const struct swiglu_grads *in,
-                                         struct swiglu_grads *g, const struct swiglu_span *inputs, int n_inputs) {
-    struct swiglu_span out[4];
+                                         struct swiglu_grads *g, struct swiglu_span *spans) {
     *g = (struct swiglu_grads){.struct_size = sizeof *g};
     if (swiglu_struct_in(g, sizeof *g, in)) return SWIGLU_E_ARGUMENT;
     const int gated = d->layout != SWIGLU_UNGATED, separate = !swiglu_desc_is_packed(d);
     struct swiglu_crows dx = {g->dx.data, g->dx.dtype, g->dx.ld_elems};
-    out[0] = (struct swiglu_span){NULL, 0};
-    if (dx.data) TRY(swiglu_rows_check(&dx, m, d->d_in, &out[0]));
+    spans[0] = (struct swiglu_span){NULL, 0};
+    if (dx.data) TRY(swiglu_rows_check(&dx, m, d->d_in, &spans[0]));
     g->dx.ld_elems = dx.ld_elems;
-    TRY(check_gradient(&g->gate, gated ? &d->gate : NULL, &out[1]));
-    TRY(check_gradient(&g->up, separate ? &d->up : NULL, &out[2]));
-    TRY(check_gradient(&g->down, &d->down, &out[3]));
+    TRY(check_gradient(&g->gate, gated ? &d->gate : NULL, &spans[1]));
+    TRY(check_gradient(&g->up, separate ? &d->up : NULL, &spans[2]));
+    TRY(check_gradient(&g->down, &d->down, &spans[3]));
     if ((g->gate_bias && !gated) || (g->up_bias && !separate)) return SWIGLU_E_ARGUMENT;
-    for (int i = 0; i < 4; i++) {
-        for (int j = 0; j < n_inputs; j++)
-            if (swiglu_spans_meet(out[i], inputs[j])) return SWIGLU_E_ALIAS;
-        for (int j = 0; j < i; j++)
-            if (swiglu_spans_meet(out[i], out[j])) return SWIGLU_E_ALIAS;
-    }
+    spans[4] = (struct swiglu_span){g->gate_bias, g->gate_bias ? d->gate.rows * sizeof(float) : 0};
+    spans[5] = (struct swiglu_span){g->up_bias, g->up_bias ? d->up.rows * sizeof(float) : 0};
+    spans[6] = (struct swiglu_span){g->down_bias, g->down_bias ? d->d_out * sizeof(float) : 0};
     return SWIGLU_OK;
 }
 
@@ -136,16 +161,18 @@ enum swiglu_status swiglu_train_backward(const struct swiglu_desc *desc, const s
     struct swiglu_desc checked;
     struct swiglu_step step;
     struct swiglu_grads g;
-    struct swiglu_span inputs[4] = {{0}};
+    struct swiglu_span in[N_WEIGHTS + 3], out[N_GRADIENTS + 1];
     size_t saved_bytes = 0;
     TRY(open_step(desc, options, m, flags, &checked, &step));
-    TRY(swiglu_rows_check(&x, m, checked.d_in, &inputs[0]));
-    TRY(swiglu_rows_check(&dy, m, checked.d_out, &inputs[1]));
+    TRY(swiglu_rows_check(&x, m, checked.d_in, &in[N_WEIGHTS]));
+    TRY(swiglu_rows_check(&dy, m, checked.d_out, &in[N_WEIGHTS + 1]));
     char *const aligned = aligned_work(&step, work, runner, &saved_bytes);
     if (m && (!aligned || (saved_bytes && !saved))) return SWIGLU_E_WORKSPACE;
-    inputs[2] = (struct swiglu_span){saved, saved_bytes};
-    inputs[3] = (struct swiglu_span){work.data, m ? work.bytes : 0};
-    TRY(open_gradients(&checked, m, grads, &g, inputs, 4));
+    in[N_WEIGHTS + 2] = (struct swiglu_span){saved, saved_bytes};
+    out[N_GRADIENTS] = (struct swiglu_span){work.data, m ? work.bytes : 0};
+    weight_spans(&checked, in);
+    TRY(open_gradients(&checked, m, grads, &g, out));
+    TRY(check_apart(out, N_GRADIENTS + 1, in, N_WEIGHTS + 3));
     if (m == 0 && !(flags & SWIGLU_TRAIN_ACCUMULATE)) zero_gradients(&checked, &g);
     if (m == 0) return SWIGLU_OK;
     swiglu_train_backward_run(&step, x, dy, saved_bytes ? saved : NULL, &g, aligned, runner);

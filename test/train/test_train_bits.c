@@ -88,9 +88,9 @@ static void edges_of_outputs(void **state) {
 }
 static void several_edges_at_once(void **state) {
     (void)state;
-    check_shape(513, 33, 514, 31);
-    check_shape(520, 17, 1030, 18);
-    check_shape(1030, 40, 130, 67);
+    check_shape(513, 9, 514, 7);
+    check_shape(20, 17, 1030, 18);
+    check_shape(1030, 20, 130, 9);
 }
 
 /* Widths of nothing: sums are empty, bias gradients are not. */
@@ -137,7 +137,7 @@ static void accumulating_goes_on_from_what_is_there(void **state) {
         for (int compute = SWIGLU_COMPUTE_F32; compute <= SWIGLU_COMPUTE_BF16; compute++)
             for (int layout = SWIGLU_SEPARATE; layout <= SWIGLU_UNGATED; layout++) {
                 uint64_t seed = 210;
-                struct lesson l = new_lesson(new_block(21, 135, 10, layout, "silu", SWIGLU_BF16, layout % 2, 0, 211), 515, 1, 212);
+                struct lesson l = new_lesson(new_block(21, 33, 10, layout, "silu", SWIGLU_BF16, layout % 2, 0, 211), 515, 1, 212);
                 struct outcome want = new_outcome(&l.block.desc, l.m), o = new_outcome(&l.block.desc, l.m);
                 for (size_t i = 0; i < want.total; i++) want.all[i] = o.all[i] = next_normal(&seed);
                 plain_step(&l, compute, 1, &want);

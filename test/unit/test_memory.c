@@ -2,32 +2,9 @@
 /* What forward touches: nothing outside x, y, the weights and the workspace; any alignment; strides beyond 2^31. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include "forward.h"
-
-#include <sys/mman.h>
-#include <unistd.h>
+#include "guard.h"
 
 /* ---- guard pages ---- */
-
-struct guarded { char *map, *data; size_t map_bytes; };
-
-/* bytes next to an unmapped page: side 0 begins after one, side 1 ends before one. */
-static struct guarded guard(size_t bytes, int side) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (bytes + page - 1) / page * page;
-    struct guarded g = {.map_bytes = room + 2 * page};
-    g.map = mmap(NULL, g.map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(g.map != MAP_FAILED);
-    if (room) assert_int_equal(mprotect(g.map + page, room, PROT_READ | PROT_WRITE), 0);
-    g.data = g.map + page + (side ? room - bytes : 0);
-    return g;
-}
-
-static struct guarded guarded_copy(const void *src, size_t bytes, int side) {
-    struct guarded g = guard(bytes, side);
-    memcpy(g.data, src, bytes);
-    return g;
-}
-
-static void unguard(struct guarded g) { munmap(g.map, g.map_bytes); }
 
 static struct swiglu_block *prepare_guarded(const struct block_data *b, int compute, uint64_t level, int side) {
     struct swiglu_desc d = b->desc;
@@ -55,8 +32,7 @@ static void stays_within(size_t m, size_t d_in, size_t d_ff, size_t d_out, int d
         assert_int_equal(swiglu_forward_bytes(block, m, 1, &bytes), SWIGLU_OK);
         work = guard(bytes, side);
         memset(work.data, 0xFF, bytes);
-        assert_int_equal(mprotect(x.map + sysconf(_SC_PAGESIZE), x.map_bytes - 2 * (size_t)sysconf(_SC_PAGESIZE),
-                                  PROT_READ), 0); /* and x is only read */
+        guard_from_writes(x);
         assert_int_equal(swiglu_forward(block, m, (struct swiglu_crows){x.data, dtype, 0},
                                         (struct swiglu_rows){y.data, dtype, 0}, (struct swiglu_work){work.data, bytes},
                                         NULL), SWIGLU_OK);
