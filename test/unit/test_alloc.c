@@ -4,7 +4,7 @@
  * stand before libc's, count, and fail on demand.
  */
 #define _GNU_SOURCE /* RTLD_NEXT, MAP_ANONYMOUS */
-#include "forward.h"
+#include "train/train.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -149,6 +149,51 @@ static void forward_allocates_nothing(void **state) {
     swiglu_pool_destroy(pool);
 }
 
+/* ---- nor does training ---- */
+
+static void count_training(const struct block_data *b, int compute, size_t m, const struct swiglu_runner *runner) {
+    struct lesson l = new_lesson(*b, m, 1, 3);
+    struct outcome o = new_outcome(&b->desc, m);
+    const struct swiglu_grads grads = grads_of(&o);
+    const struct swiglu_options options = {.struct_size = sizeof options, .compute = compute};
+    const struct swiglu_rows y = {o.part[Y], SWIGLU_F32, 0};
+    struct swiglu_work work;
+    size_t saved_bytes;
+    for (unsigned flags = 0; flags < 4; flags++) {
+        assert_int_equal(swiglu_train_bytes(&b->desc, &options, m, flags, runner ? runner->n_threads : 1, &work.bytes,
+                                            &saved_bytes), SWIGLU_OK);
+        void *const saved = malloc(saved_bytes + 1);
+        work.data = malloc(work.bytes);
+        const long before = atomic_load(&n_calls);
+        const enum swiglu_status status[2] = {
+            swiglu_train_forward(&b->desc, &options, m, flags, l.x, y, saved, work, runner),
+            swiglu_train_backward(&b->desc, &options, m, flags, l.x, l.dy, saved, &grads, work, runner)};
+        const long after = atomic_load(&n_calls);
+        assert_true(status[0] == SWIGLU_OK && status[1] == SWIGLU_OK);
+        assert_int_equal(after - before, 0);
+        free(work.data), free(saved);
+    }
+    free(o.all), free(l.x_data), free(l.dy_data);
+}
+
+static void do_nothing(void *arg) { (void)arg; }
+
+static void training_allocates_nothing(void **state) {
+    (void)state;
+    struct swiglu_pool *pool;
+    assert_int_equal(swiglu_pool_create(3, &pool), SWIGLU_OK);
+    const struct swiglu_runner runner = swiglu_pool_runner(pool);
+    runner.run(runner.ctx, runner.n_threads, do_nothing, NULL); /* the first use starts the pool's threads */
+    for (int layout = SWIGLU_SEPARATE; layout <= SWIGLU_UNGATED; layout++)
+        for (int compute = SWIGLU_COMPUTE_F32; compute <= SWIGLU_COMPUTE_BF16; compute++) {
+            struct block_data b = new_block(72, 200, 40, layout, "gelu", SWIGLU_BF16, layout % 2, 1, 4);
+            count_training(&b, compute, 9, NULL);
+            count_training(&b, compute, 520, &runner);
+            free_block(&b);
+        }
+    swiglu_pool_destroy(pool);
+}
+
 /* ---- every allocation fails in turn (row 2.1); for files see test/io ---- */
 
 /* Calls attempt until nothing fails any more; each failure must be E_MEMORY and leave nothing behind. */
@@ -246,6 +291,7 @@ static void pool_survives(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_allocates_nothing),
+        cmocka_unit_test(training_allocates_nothing),
         cmocka_unit_test(block_create_survives),
         cmocka_unit_test(reference_survives),
         cmocka_unit_test(pool_survives),

@@ -2,7 +2,7 @@
 /* A caller's floating-point environment changes no result and is as before on return; denormals cost no more than they
  * should (rows 2.5 to 2.7 of the reliability list). */
 #define _XOPEN_SOURCE 700 /* clock_gettime */
-#include "forward.h"
+#include "train/train.h"
 
 #include <time.h>
 
@@ -87,9 +87,42 @@ static void forward_does_not_see_the_callers_mode(void **state) {
         }
 }
 
+struct train_case {
+    struct lesson lesson;
+    struct how how;
+    struct outcome want;
+};
+
+static void run_training(void *arg) {
+    const struct train_case *c = arg;
+    struct outcome o = learn(&c->lesson, c->how);
+    assert_memory_equal(o.all, c->want.all, o.total * sizeof *o.all);
+    free(o.all);
+}
+
+static void training_does_not_see_it(void **state) {
+    (void)state;
+    struct swiglu_pool *pool;
+    assert_int_equal(swiglu_pool_create(3, &pool), SWIGLU_OK);
+    const struct swiglu_runner runner = swiglu_pool_runner(pool);
+    for (int tiny = 0; tiny < 2; tiny++)
+        for (int compute = SWIGLU_COMPUTE_F32; compute <= SWIGLU_COMPUTE_BF16; compute++) {
+            struct train_case c = {.lesson = new_lesson(new_tiny_block(tiny ? 0x1p-90 : 1), M, tiny ? 0x1p-60 : 1, 5),
+                                   .how = {.compute = compute}};
+            c.want = learn(&c.lesson, c.how);
+            in_every_mode(run_training, &c);
+            c.how.runner = &runner;
+            c.how.flags = SWIGLU_TRAIN_KEEP_GATE_UP;
+            in_every_mode(run_training, &c);
+            free(c.want.all);
+            free_lesson(&c.lesson);
+        }
+    swiglu_pool_destroy(pool);
+}
+
 /* ---- the other entries that compute ---- */
 
-struct entries { float act[8], decoded[32]; uint16_t half[8]; double y[D_OUT], bound[D_OUT]; };
+struct entries { float act[8], slope[8], decoded[32]; uint16_t half[8]; double y[D_OUT], bound[D_OUT]; };
 
 static void run_entries(struct entries *e) {
     static const float x[8] = {-3, 0.7f, 1e-40f, -20, 1e-30f, 5, -0.1f, 88};
@@ -102,6 +135,7 @@ static void run_entries(struct entries *e) {
     const struct swiglu_reference out = {.struct_size = sizeof out, .y = e->y, .bound = e->bound};
     assert_int_equal(swiglu_act_init(&act, "gelu"), SWIGLU_OK);
     assert_int_equal(swiglu_act_eval(&act, 8, x, e->act), SWIGLU_OK);
+    assert_int_equal(swiglu_act_derivative(&act, 8, x, e->slope), SWIGLU_OK);
     assert_int_equal(swiglu_encode(SWIGLU_F16, x, 8, e->half), SWIGLU_OK);
     assert_int_equal(swiglu_decode(SWIGLU_Q8_0, q8_0, 32, e->decoded), SWIGLU_OK);
     assert_int_equal(swiglu_reference_run(&b.desc, 1, (struct swiglu_crows){rows, SWIGLU_F32, 0}, &out, NULL),
@@ -162,6 +196,7 @@ static void denormals_are_not_a_cliff(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_does_not_see_the_callers_mode),
+        cmocka_unit_test(training_does_not_see_it),
         cmocka_unit_test(other_entries_do_not_see_it_either),
         cmocka_unit_test(denormals_are_not_a_cliff),
     };
