@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <swiglu/swiglu.h>
 
-enum { D_IN = 2, D_FF = 32, D_OUT = 1, BATCH = 512, MICRO_BATCHES = 2, POINTS = BATCH * MICRO_BATCHES, STEPS = 400 };
+enum { D_IN = 2, D_FF = 32, D_OUT = 1, BATCH = 512, MICRO_BATCHES = 2, POINTS = BATCH * MICRO_BATCHES, STEPS = 150 };
 
 /* Weights and biases in one array; gradients and the state of Adam have the same layout. */
 enum {
@@ -113,7 +113,7 @@ int main(void) {
     const double first_loss = look(&desc, work);
     double loss = first_loss;
     for (int step = 0; step <= STEPS; step++) {
-        if (step % 50 == 0) printf("step %3d   loss %.4f\n", step, loss);
+        if (step % 15 == 0) printf("step %3d   loss %.4f\n", step, loss);
         adam();
         loss = look(&desc, work);
     }
