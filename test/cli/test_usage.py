@@ -143,6 +143,5 @@ def test_progress_on_a_terminal(llama):
     reader, terminal = os.openpty()
     subprocess.run([tool.TOOL, "run", llama, "--digest"], stdout=subprocess.DEVNULL, stderr=terminal, check=True)
     os.close(terminal)
-    text = os.read(reader, 4096).decode()
-    os.close(reader)
+    text = tool.drain(reader)
     assert "layer 0 (1 of 3)" in text and text.endswith("\r\x1b[K")

@@ -44,6 +44,18 @@ def fails(*args, code=2, saying="", **kwargs):
     return lines[0]
 
 
+def drain(reader):
+    """All that was written to a pseudo-terminal whose other end is closed; its text may come in pieces."""
+    text = b""
+    try:
+        while piece := os.read(reader, 4096):
+            text += piece
+    except OSError:  # EIO: nobody has the terminal any more
+        pass
+    os.close(reader)
+    return text.decode()
+
+
 def digest(y):
     """FNV-1a, 64 bits, over little-endian f32 in row order."""
     value = FNV_START

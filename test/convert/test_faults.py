@@ -12,7 +12,7 @@ import time
 import pytest
 from checkpoints import tensors, write
 from st_files import LLAMA, folder, llama
-from tool import TOOL, call, fails, ok
+from tool import TOOL, call, drain, fails, ok
 
 OLD = b"what was there before"
 CALLS = ("open", "pread", "write", "fsync", "rename", "close")
@@ -288,12 +288,7 @@ def test_progress_is_shown_on_a_terminal_only(setting):
     main, terminal = os.openpty()
     done = subprocess.run(setting.command, stdout=subprocess.DEVNULL, stderr=terminal, timeout=60)
     os.close(terminal)
-    shown = b""
-    try:
-        while piece := os.read(main, 4096):
-            shown += piece
-    except OSError:  # EIO: nobody has the terminal any more
-        os.close(main)
-    assert done.returncode == 0 and b"100% of " in shown and b"[====" in shown
-    assert shown.endswith(b"\x1b[K")
+    shown = drain(main)
+    assert done.returncode == 0 and "100% of " in shown and "[====" in shown
+    assert shown.endswith("\x1b[K")
     assert len(tensors(setting.out)) == 13
