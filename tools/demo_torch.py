@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A real model in transformers, with and without the drop-in.
+
+demo_torch.py MODEL.gguf [--chart out/demo_torch.png] [--new-tokens 64] [--threads N]
+
+Loads the model, generates the same text both ways, and measures decoding, prefill, one training step and what is kept for
+backward; every figure is the median of interleaved runs. Prints a table and draws it as one chart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("TQDM_DISABLE", "1")
+
+import torch
+import transformers
+
+import swiglu
+
+PROMPT = "Explain in two sentences why the sky is blue."
+PREFILL, TRAINED = 512, 256  # tokens
+ROUNDS = 3
+WAYS = ("PyTorch", "with swiglu")
+
+
+def load(path: Path) -> tuple[Any, Any]:
+    where = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+    model = transformers.AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32).eval()
+    return model, transformers.AutoTokenizer.from_pretrained(**where)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def prompt_of(tokenizer: Any) -> torch.Tensor:
+    messages = [{"role": "user", "content": PROMPT}]
+    if tokenizer.chat_template:
+        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        return tokenizer(text, return_tensors="pt", add_special_tokens=False).input_ids
+    return tokenizer(PROMPT, return_tensors="pt").input_ids
+
+
+def generate(model: Any, ids: torch.Tensor, n: int) -> torch.Tensor:
+    return model.generate(ids, max_new_tokens=n, do_sample=False, eos_token_id=None, pad_token_id=0)
+
+
+def kept_bytes(model: Any, ids: torch.Tensor) -> int:
+    """What one training step keeps for backward in the feed-forward blocks, besides parameters; each memory once."""
+    kept: dict[int, int] = {}
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    hooks: list[Any] = []
+
+    def enter(*_: Any) -> None:
+        hooks.append(torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor))
+        hooks[-1].__enter__()
+
+    def leave(*_: Any) -> None:
+        hooks.pop().__exit__()
+
+    blocks = [module for name, module in model.named_modules() if name.endswith(".mlp")]
+    handles = [h for block in blocks for h in (block.register_forward_pre_hook(enter), block.register_forward_hook(leave))]
+    loss = model(ids, labels=ids).loss  # alive until all is counted, so that no memory is used twice
+    for handle in handles:
+        handle.remove()
+    del loss
+    return sum(kept.values())
+
+
+def train_step(model: Any, ids: torch.Tensor) -> None:
+    model.zero_grad()
+    model(ids, labels=ids).loss.backward()
+
+
+def measure(model: Any, tokenizer: Any, n: int) -> tuple[dict[str, list[float]], list[torch.Tensor], Any]:
+    """(figure -> one value a way, the generated tokens, the report)."""
+    ids = prompt_of(tokenizer)
+    long = ids.repeat(1, -(-PREFILL // ids.shape[1]))
+    times: dict[str, list[list[float]]] = {key: [[], []] for key in ("decode", "prefill", "train")}
+    tokens: list[torch.Tensor] = [ids, ids]
+    kept = [0, 0]
+    report = None
+    for round_ in range(ROUNDS + 1):  # the first round warms up
+        for way in range(2):
+            if way:
+                report = swiglu.patch(model)
+            with torch.inference_mode():
+                model(ids)  # packs
+                first = seconds(lambda: model(ids))
+                whole = seconds(lambda way=way: tokens.__setitem__(way, generate(model, ids, n)))
+                prefill = seconds(lambda: model(long[:, :PREFILL]))
+            model.train()
+            train = seconds(lambda: train_step(model, long[:, :TRAINED]))
+            if round_ == 0:
+                kept[way] = kept_bytes(model, long[:, :TRAINED])
+            else:
+                for key, value in (("decode", (whole - first) / (n - 1)), ("prefill", prefill), ("train", train)):
+                    times[key][way].append(value)
+            model.zero_grad()
+            model.eval()
+            if way:
+                swiglu.restore(model)
+    figures = {key: [statistics.median(values) for values in ways] for key, ways in times.items()}
+    figures["kept"] = [float(value) for value in kept]
+    return figures, tokens, report
+
+
+ROWS = (
+    # figure, label, how a value is printed, whether larger is better
+    ("decode", "decoding, tokens a second", lambda v: f"{1 / v:.1f}", lambda v: 1 / v, True),
+    ("prefill", f"prefill of {PREFILL} tokens, ms", lambda v: f"{1e3 * v:.0f}", lambda v: 1e3 * v, False),
+    ("train", f"training step of {TRAINED} tokens, ms", lambda v: f"{1e3 * v:.0f}", lambda v: 1e3 * v, False),
+    ("kept", "kept for backward by the blocks, MiB", lambda v: f"{v / 2**20:.1f}", lambda v: v / 2**20, False),
+)
+
+
+def print_table(figures: dict[str, list[float]]) -> None:
+    print(f"{'':38} {WAYS[0]:>12} {WAYS[1]:>12} {'gain':>7}")
+    for key, label, text, _, _ in ROWS:
+        eager, ours = figures[key]
+        print(f"{label:38} {text(eager):>12} {text(ours):>12} {eager / ours:6.2f}x")
+
+
+def draw(figures: dict[str, list[float]], title: str, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, len(ROWS), figsize=(13, 3.6))
+    for axis, (key, label, text, value, larger) in zip(axes, ROWS):
+        bars = axis.bar(WAYS, [value(v) for v in figures[key]], color=("#9aa0a6", "#1a73e8"), width=0.6)
+        axis.bar_label(bars, [text(v) for v in figures[key]], padding=2)
+        axis.set_title(label.replace(", ", ",\n").replace(" by the", "\nby the"), fontsize=10)
+        axis.set_xlabel("more is better" if larger else "less is better", fontsize=9)
+        axis.set_yticks([])
+        axis.spines[["top", "right", "left"]].set_visible(False)
+        axis.margins(y=0.15)
+    figure.suptitle(title, fontsize=11)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--chart", type=Path, default=Path("out/demo_torch.png"))
+    parser.add_argument("--new-tokens", type=int, default=64)
+    parser.add_argument("--threads", type=int)
+    args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    print(f"loading {args.model.name} with transformers {transformers.__version__}, torch {torch.__version__}", flush=True)
+    model, tokenizer = load(args.model)
+    figures, tokens, report = measure(model, tokenizer, args.new_tokens)
+    same = torch.equal(*tokens)
+    print(f"\nprompt: {PROMPT}\n{tokenizer.decode(tokens[1][0, prompt_of(tokenizer).shape[1] :], skip_special_tokens=True)}\n")
+    print(report)
+    verdict = "the same" if same else "NOT the same"
+    print(f"{args.new_tokens} greedy tokens with and without: {verdict}; {torch.get_num_threads()} threads\n")
+    print_table(figures)
+    try:
+        draw(figures, f"{args.model.stem} in transformers, {torch.get_num_threads()} threads, float32", args.chart)
+        print(f"\nchart: {args.chart}")
+    except ImportError:
+        print("\nno chart: matplotlib is not installed")
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
