@@ -12,7 +12,7 @@ from .. import _abi
 from .._library import check, lib
 from .._threads import workspace
 from . import _packed
-from ._plan import DTYPES, NAMES, Parts, Plan, as_rows, empty_gradient, fill_rows, find_plan, n_rows
+from ._plan import Parts, as_rows, empty_result, fill_rows, find_plan, n_rows
 from ._team import team
 
 
@@ -23,23 +23,22 @@ def _forward(x: Tensor, parts: Parts, activation: str, layout: str, compute: str
     flags = _abi.TRAIN_KEEP_GATE_UP if keep else _abi.TRAIN_KEEP_X
     runner, m = team(), n_rows(x)
     work_bytes, kept_bytes = plan.sizes(m, flags, runner.n_threads)
-    y = x.new_empty((*x.shape[:-1], plan.d_out))
+    y = empty_result(x, plan.d_out)
     kept = x.new_empty(kept_bytes // 4, dtype=torch.float32) if keep else y
     rows, ld = as_rows(x)
-    check(
-        lib.swiglu_train_forward(
-            plan.desc_ref,
-            plan.options_ref,
-            m,
-            flags,
-            fill_rows(rows, ld),
-            fill_rows(y, 0, output=True),
-            kept.data_ptr() if keep else None,
-            workspace.reserve(work_bytes),
-            runner.address,
-        ),
-        "ffn",
+    status = lib.swiglu_train_forward(
+        plan.desc_ref,
+        plan.options_ref,
+        m,
+        flags,
+        fill_rows(rows, ld),
+        fill_rows(y, 0, output=True),
+        kept.data_ptr() if keep else None,
+        workspace.reserve(work_bytes),
+        runner.address,
     )
+    if status:
+        check(status, "ffn")
     del held
     return y, kept
 
@@ -74,28 +73,6 @@ def ffn_keep(
     return _forward(x, (gate, up, down, gate_bias, up_bias, down_bias), activation, layout, compute, True)
 
 
-def _point_gradients(plan: Plan, x: Tensor, parts: Parts, needs: int) -> list[Tensor]:
-    """Allocates the gradients that are needed, dx first, and sets their addresses; the others are not computed."""
-    grads, outputs = plan.grads, []
-    dx: Optional[Tensor] = None
-    if needs & 1:
-        dx = x.new_empty(x.shape)
-        outputs.append(dx)
-    grads.dx.data = None if dx is None else dx.data_ptr()
-    grads.dx.dtype = DTYPES[x.dtype]
-    for i, (name, part) in enumerate(zip(NAMES, parts)):
-        address = None
-        if part is not None and needs & (2 << i):
-            gradient = empty_gradient(part)
-            outputs.append(gradient)
-            address = gradient.data_ptr()
-        if i < 3:
-            getattr(grads, name).data = address
-        else:
-            setattr(grads, name, address)
-    return outputs
-
-
 def ffn_backward(
     dy: Tensor,
     kept: Optional[Tensor],
@@ -122,24 +99,23 @@ def ffn_backward(
     work_bytes, kept_bytes = plan.sizes(m, flags, runner.n_threads)
     if kept is not None and kept.numel() * kept.element_size() != kept_bytes:
         raise ValueError(f"kept has {kept.numel()} values, expected {kept_bytes // 4}")
-    outputs = _point_gradients(plan, x, parts, needs)
+    outputs = plan.point_gradients(x, parts, needs)
     x_rows, x_ld = as_rows(x)
     dy_rows, dy_ld = as_rows(dy)
-    check(
-        lib.swiglu_train_backward(
-            plan.desc_ref,
-            plan.options_ref,
-            m,
-            flags,
-            fill_rows(x_rows, x_ld),
-            fill_rows(dy_rows, dy_ld, output=True),
-            None if kept is None else kept.data_ptr(),
-            plan.grads_ref,
-            workspace.reserve(work_bytes),
-            runner.address,
-        ),
-        "ffn_backward",
+    status = lib.swiglu_train_backward(
+        plan.desc_ref,
+        plan.options_ref,
+        m,
+        flags,
+        fill_rows(x_rows, x_ld),
+        fill_rows(dy_rows, dy_ld, output=True),
+        None if kept is None else kept.data_ptr(),
+        plan.grads_ref,
+        workspace.reserve(work_bytes),
+        runner.address,
     )
+    if status:
+        check(status, "ffn_backward")
     del held
     return outputs
 
@@ -158,18 +134,17 @@ def ffn_packed(
 ) -> Tensor:
     parts: Parts = (gate, up, down, gate_bias, up_bias, down_bias)
     block = _packed.find(x, parts, activation, layout, compute)
-    y = x.new_empty((*x.shape[:-1], block.d_out))
+    y = empty_result(x, block.d_out)
     runner, m = team(), n_rows(x)
     rows, ld = as_rows(x)
-    check(
-        lib.swiglu_forward(
-            block.handle.pointer,
-            m,
-            fill_rows(rows, ld),
-            fill_rows(y, 0, output=True),
-            workspace.reserve(block.handle.work_bytes(m, runner.n_threads)),
-            runner.address,
-        ),
-        "ffn_packed",
+    status = lib.swiglu_forward(
+        block.handle.pointer,
+        m,
+        fill_rows(rows, ld),
+        fill_rows(y, 0, output=True),
+        workspace.reserve(block.handle.work_bytes(m, runner.n_threads)),
+        runner.address,
     )
+    if status:
+        check(status, "ffn_packed")
     return y

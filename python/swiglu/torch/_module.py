@@ -15,7 +15,7 @@ from .._block import choice, default_layout
 from . import _ops, _packed
 from ._plain import plain_ffn, tell_once
 
-POLICIES: dict[str, Callable[..., Any]] = {"recompute": _ops.ffn, "keep": lambda *args: _ops.ffn_keep(*args)[0]}
+POLICIES = {"recompute": _ops.ffn, "keep": _ops.ffn_keep}
 
 
 def ffn(
@@ -62,7 +62,8 @@ def ffn(
         raise ValueError(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
     if packed and not torch.is_grad_enabled():
         op = _ops.ffn_packed
-    return op(x, gate, up, down, gate_bias, up_bias, down_bias, spec, order, compute)  # type: ignore[no-any-return]
+    result = _ops.call(op, (x, gate, up, down, gate_bias, up_bias, down_bias), spec, order, compute)
+    return result[0] if op is _ops.ffn_keep else result  # type: ignore[no-any-return]
 
 
 def repack(module: nn.Module) -> None:
@@ -72,6 +73,16 @@ def repack(module: nn.Module) -> None:
     DLPack, another process) while the module stays in eval mode, keeps the tensor's memory, and touches none of the 16
     cache lines per weight that are compared before each use."""
     _packed.forget(module)
+
+
+def linear_parts(linear: Optional[nn.Module]) -> tuple[Optional[Tensor], Optional[Tensor]]:
+    """(weight, bias) of an nn.Linear, (None, None) of None. Plain parameters are looked up without the detour through
+    nn.Module.__getattr__, which takes longer than a small block."""
+    if linear is None:
+        return None, None
+    own = linear._parameters
+    weight = own.get("weight")
+    return linear.weight if weight is None else weight, own["bias"] if "bias" in own else linear.bias  # type: ignore[return-value]
 
 
 class PackedWeights(nn.Module):
@@ -128,15 +139,19 @@ class FFN(PackedWeights):
         self.down_proj = nn.Linear(d_ff, d_in if d_out is None else d_out, bias=bias, **where)
 
     def forward(self, x: Tensor) -> Tensor:
-        gate, up, down = self.gate_proj, self.up_proj, self.down_proj
+        children = self._modules
+        gate, gate_bias = linear_parts(children["gate_proj"])
+        up, up_bias = linear_parts(children["up_proj"])
+        down, down_bias = linear_parts(children["down_proj"])
+        assert down is not None
         return ffn(
             x,
-            None if gate is None else gate.weight,
-            up.weight,
-            down.weight,
-            None if gate is None else gate.bias,
-            up.bias,
-            down.bias,
+            gate,
+            up,
+            down,
+            gate_bias,
+            up_bias,
+            down_bias,
             activation=self.activation,
             layout="ungated" if gate is None else "separate",
             policy=self.policy,

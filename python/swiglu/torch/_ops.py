@@ -7,6 +7,8 @@ inference: it computes from a packed copy of the weights and has no gradient.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable, Sequence
 from typing import Any, Callable, Optional
 
 import torch
@@ -14,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from . import _kernels
-from ._plan import check_shapes, empty_gradient, n_rows
+from ._plan import check_shapes, empty_gradient, is_copied, n_rows
 
 _BLOCK = (
     "Tensor x, Tensor? gate, Tensor? up, Tensor down, Tensor? gate_bias, Tensor? up_bias, Tensor? down_bias,"
@@ -56,7 +58,7 @@ def _fake_ffn_backward(dy: Tensor, kept: Optional[Tensor], x: Tensor, *rest: Any
     parts, needs = rest[:6], rest[9]
     check_shapes(x, parts, rest[7])
     outputs = [x.new_empty(x.shape)] if needs & 1 else []
-    return outputs + [empty_gradient(p) for i, p in enumerate(parts) if p is not None and needs & (2 << i)]
+    return outputs + [empty_gradient(p, is_copied(p)) for i, p in enumerate(parts) if p is not None and needs & (2 << i)]
 
 
 torch.library.register_fake("swiglu::ffn", _fake_ffn, lib=_library)
@@ -68,49 +70,70 @@ torch.library.register_fake("swiglu::ffn_packed", _fake_ffn, lib=_library)
 # ---- autograd ----
 
 
+@functools.lru_cache(maxsize=None)
+def _needs(needed: tuple[bool, ...]) -> tuple[int, tuple[int, ...]]:
+    """(mask for ffn_backward, the places of its results) for the inputs of _Differentiable."""
+    places = tuple(i for i, need in enumerate(needed) if need)
+    return sum(1 << (i - 2) for i in places), places
+
+
+def _gradients(ctx: Any, dy: Optional[Tensor], _: Optional[Tensor] = None) -> tuple[Optional[Tensor], ...]:
+    result: list[Optional[Tensor]] = [None] * 9
+    if dy is not None:
+        *block, kept = ctx.saved_tensors
+        op: Any = _kernels.ffn_backward if is_ordinary((dy, kept, *block)) else ffn_backward
+        mask, places = _needs(ctx.needs_input_grad)
+        for place, gradient in zip(places, op(dy, kept, *block, *ctx.config, mask)):
+            result[place] = gradient
+    return tuple(result)
+
+
+_gradients_once = once_differentiable(_gradients)
+
+
 class _Differentiable(torch.autograd.Function):
     """Saves x, the weights and, with keep, what ffn_keep left; all as saved tensors, so that hooks, checkpoints and the
-    check for changes in place work as for any operator."""
+    check for changes in place work as for any operator. run is an operator or its kernel, config (activation, layout,
+    compute)."""
 
     @staticmethod
-    def forward(ctx: Any, keep: bool, *args: Any) -> Any:
-        kept: Optional[Tensor] = None
+    def forward(ctx: Any, run: Any, config: tuple[str, str, str], *block: Optional[Tensor]) -> Any:
         with torch._C._AutoDispatchBelowAutograd():
-            if keep:
-                y, kept = ffn_keep(*args)
-            else:
-                y = ffn(*args)
-        ctx.save_for_backward(*args[:7], kept)
-        ctx.config = args[7:]
+            result = run(*block, *config)
+        ctx.config = config
         ctx.set_materialize_grads(False)
-        if kept is None:
-            return y
-        ctx.mark_non_differentiable(kept)
-        return y, kept
+        if isinstance(result, tuple):
+            ctx.save_for_backward(*block, result[1])
+            ctx.mark_non_differentiable(result[1])
+        else:
+            ctx.save_for_backward(*block, None)
+        return result
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dy: Optional[Tensor], _: Optional[Tensor] = None) -> tuple[Optional[Tensor], ...]:
-        if dy is None:
-            return (None,) * 11
-        *block, kept = ctx.saved_tensors
-        needed = ctx.needs_input_grad[1:8]
-        outputs = iter(ffn_backward(dy, kept, *block, *ctx.config, sum(1 << i for i, need in enumerate(needed) if need)))
-        return None, *(next(outputs) if need else None for need in needed), None, None, None
+    def backward(ctx: Any, *grads: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
+        return (_gradients_once if torch.is_grad_enabled() else _gradients)(ctx, *grads)
 
 
-def _autograd(op: Any, keep: bool) -> Callable[..., Any]:
+def _wants_gradient(block: Sequence[Optional[Tensor]]) -> bool:
+    if torch.is_grad_enabled():
+        for tensor in block:
+            if tensor is not None and tensor.requires_grad:
+                return True
+    return False
+
+
+def _autograd(op: Any) -> Callable[..., Any]:
     def kernel(*args: Any) -> Any:
-        if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in args[:7]):
-            return _Differentiable.apply(keep, *args)  # type: ignore[no-untyped-call]
+        if _wants_gradient(args[:7]):
+            return _Differentiable.apply(op, args[7:], *args[:7])  # type: ignore[no-untyped-call]
         with torch._C._AutoDispatchBelowAutograd():
             return op(*args)
 
     return kernel
 
 
-_library.impl("ffn", _autograd(ffn, keep=False), "Autograd")
-_library.impl("ffn_keep", _autograd(ffn_keep, keep=True), "Autograd")
+_library.impl("ffn", _autograd(ffn), "Autograd")
+_library.impl("ffn_keep", _autograd(ffn_keep), "Autograd")
 
 
 # ---- autocast: as nn.Linear, x becomes low precision and so does y; the weights are rounded inside, if at all ----
@@ -130,3 +153,35 @@ def _autocast(op: Any) -> Callable[..., Any]:
 
 for _op, _name in ((ffn, "ffn"), (ffn_keep, "ffn_keep"), (ffn_packed, "ffn_packed")):
     _library.impl(_name, _autocast(_op), "AutocastCPU")
+
+
+# ---- the same without the dispatcher, which costs more than a small block ----
+
+_ORDINARY = {Tensor, torch.nn.Parameter, type(None)}
+
+
+def is_ordinary(tensors: Iterable[Optional[Tensor]]) -> bool:
+    """Whether a call of the kernel is a call of the operator: plain tensors, and nobody who watches or changes operators
+    (tracing, modes, transforms, autocast, a profiler)."""
+    return (
+        not torch.compiler.is_compiling()
+        and _ORDINARY.issuperset(map(type, tensors))
+        and not torch._C._len_torch_dispatch_stack()
+        and not torch._C._are_functorch_transforms_active()
+        and not torch.is_autocast_enabled("cpu")
+        and not torch._C._autograd._profiler_enabled()
+        and torch._C._get_tracing_state() is None
+    )
+
+
+_KERNELS: dict[Any, Any] = {ffn: _kernels.ffn, ffn_keep: _kernels.ffn_keep, ffn_packed: _kernels.ffn_packed}
+
+
+def call(op: Any, block: Sequence[Optional[Tensor]], activation: str, layout: str, compute: str) -> Any:
+    """op(*block, activation, layout, compute) by the shortest way. block is x and the six parts, on the CPU."""
+    if not is_ordinary(block):
+        return op(*block, activation, layout, compute)
+    run = _KERNELS[op]
+    if op is not ffn_packed and _wants_gradient(block):
+        return _Differentiable.apply(run, (activation, layout, compute), *block)  # type: ignore[no-untyped-call]
+    return run(*block, activation, layout, compute)

@@ -11,7 +11,9 @@ line escapes; repack() is for that.
 from __future__ import annotations
 
 import ctypes
+import operator
 import weakref
+from collections.abc import Callable
 from typing import Any, Optional
 
 import torch
@@ -24,11 +26,21 @@ LINE_BYTES = 64
 LINES = 16  # sampled per weight, 2 of them at its ends
 
 
-def _state(part: Optional[Tensor]) -> Any:
-    if part is None:
-        return None
-    version = None if part.is_inference() else part._version
-    return part.data_ptr(), part.shape, part.stride(), part.dtype, version
+def _version(part: Tensor) -> Optional[int]:
+    return None if part.is_inference() else part._version
+
+
+def _state(parts: Parts, version: Callable[[Tensor], Optional[int]] = operator.attrgetter("_version")) -> list[Any]:
+    state: list[Any] = []
+    try:
+        for part in parts:
+            if part is None:
+                state.append(None)
+            else:
+                state += (part.data_ptr(), part.shape, part.stride(), part.dtype, version(part))
+    except RuntimeError:  # an inference tensor has no version counter
+        return _state(parts, _version)
+    return state
 
 
 def _sample_lines(part: Tensor) -> list[Any]:
@@ -46,7 +58,7 @@ class PackedBlock:
     def __init__(self, x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> None:
         plan = Plan(x, parts, activation, layout, compute)
         self._config = (activation, layout, compute)
-        self._state = [*map(_state, parts)]
+        self._state = _state(parts)
         present = [part for part in parts if part is not None]
         self._lines = [line for part in present for line in _sample_lines(part)]
         self._samples = [line.raw for line in self._lines]
@@ -61,7 +73,7 @@ class PackedBlock:
 
     def is_current(self, parts: Parts, activation: str, layout: str, compute: str) -> bool:
         return (
-            self._state == [*map(_state, parts)]
+            self._state == _state(parts)
             and self._config == (activation, layout, compute)
             and self._samples == [line.raw for line in self._lines]
         )

@@ -70,13 +70,15 @@ def weight_order(weight: Tensor) -> Optional[tuple[int, int]]:
     return matrix_order(weight.shape[0], weight.shape[1], weight.stride(0), weight.stride(1))
 
 
-def empty_gradient(part: Tensor) -> Tensor:
-    """Uninitialised f32 in the shape of a weight or bias, row-major, or transposed where the weight is."""
-    if part.dim() == 2:
-        order = weight_order(part)
-        if order is not None and order[0]:
-            return part.new_empty((part.shape[1], part.shape[0]), dtype=torch.float32).t()
-    return part.new_empty(part.shape, dtype=torch.float32)
+def empty_gradient(part: Tensor, copied: bool) -> Tensor:
+    """Uninitialised f32 in the shape of a weight or bias: transposed where the weight is, row-major where it is copied."""
+    if copied:
+        return part.new_empty(part.shape, dtype=torch.float32)
+    return torch.empty_like(part, dtype=torch.float32)
+
+
+def is_copied(part: Tensor) -> bool:
+    return weight_order(part) is None if part.dim() == 2 else part.stride(0) != 1
 
 
 def as_rows(tensor: Tensor) -> tuple[Tensor, int]:
@@ -88,10 +90,20 @@ def as_rows(tensor: Tensor) -> tuple[Tensor, int]:
 
 
 def n_rows(x: Tensor) -> int:
+    width = x.shape[-1]
+    if width:
+        return x.numel() // width
     m = 1
     for n in x.shape[:-1]:
         m *= n
     return m
+
+
+def empty_result(x: Tensor, width: int) -> Tensor:
+    """Uninitialised and contiguous, [..., width] where x is [..., any]."""
+    if x.shape[-1] == width and x.is_contiguous():
+        return torch.empty_like(x)
+    return x.new_empty((*x.shape[:-1], width))
 
 
 class Plan:
@@ -108,6 +120,7 @@ class Plan:
         self.grads = _abi.new(_abi.Grads)
         self.grads_ref = ctypes.byref(self.grads)
         self._targets: list[tuple[int, Any]] = []  # (index into parts, where its address goes)
+        self._gradients: list[tuple[int, Any, str]] = []  # (index, where the address of its gradient goes)
         self._copied: list[int] = []  # indices of parts that the library cannot walk
         for i, (name, part) in enumerate(zip(NAMES, parts)):
             if part is None:
@@ -115,16 +128,17 @@ class Plan:
             target = getattr(desc, name)
             self._targets.append((i, target))
             target.dtype = DTYPES[part.dtype]
-            if i < 3:
-                order = weight_order(part)
-                if order is None:
-                    self._copied.append(i)
-                    order = (0, 0)
-                target.rows, target.cols = part.shape
-                target.in_out, target.ld_elems = order
-                getattr(self.grads, name).dtype = _abi.F32
-            elif part.stride(0) != 1:
+            if is_copied(part):
                 self._copied.append(i)
+            if i < 3:
+                target.rows, target.cols = part.shape
+                target.in_out, target.ld_elems = weight_order(part) or (0, 0)
+                gradient = getattr(self.grads, name)
+                gradient.dtype = _abi.F32
+                self._gradients.append((i, gradient, "data"))
+            else:
+                self._gradients.append((i, self.grads, name))
+        self._dx = self.grads.dx
         self._size: tuple[int, int, int, int, int] = (-1, 0, 0, 0, 0)
 
     def point(self, parts: Parts) -> Sequence[Optional[Tensor]]:
@@ -135,6 +149,24 @@ class Plan:
         for i, target in self._targets:
             target.data = held[i].data_ptr()  # type: ignore[union-attr]
         return held
+
+    def point_gradients(self, x: Tensor, parts: Parts, needs: int) -> list[Tensor]:
+        """Allocates the gradients that are needed (bit 0: x, bit 1 + i: part i) and sets their addresses; the others are
+        not computed."""
+        outputs: list[Tensor] = []
+        self._dx.data = None
+        if needs & 1:
+            dx = empty_result(x, self.d_in)
+            outputs.append(dx)
+            self._dx.data, self._dx.dtype = dx.data_ptr(), DTYPES[x.dtype]
+        for i, target, field in self._gradients:
+            address = None
+            if needs & (2 << i):
+                gradient = empty_gradient(parts[i], i in self._copied)  # type: ignore[arg-type]
+                outputs.append(gradient)
+                address = gradient.data_ptr()
+            setattr(target, field, address)
+        return outputs
 
     def sizes(self, m: int, flags: int, n_threads: int) -> tuple[int, int]:
         """(workspace, bytes kept by forward) of a training step."""
@@ -160,13 +192,15 @@ _local = _Plans()
 _MOST = 1024  # plans per thread; a process with more shapes than this starts again
 
 
-def signature(part: Optional[Tensor]) -> Any:
-    return None if part is None else (part.shape, part.stride(), part.dtype)
-
-
 def find_plan(x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> Plan:
     """The plan of these weights on this thread; x fits it."""
-    key = (activation, layout, compute, *map(signature, parts))
+    signature: list[Any] = [activation, layout, compute]
+    for part in parts:
+        if part is None:
+            signature.append(None)
+        else:
+            signature += (part.shape, part.stride(), part.dtype)
+    key = tuple(signature)
     plan = _local.known.get(key)
     if plan is None:
         plan = Plan(x, parts, activation, layout, compute)
