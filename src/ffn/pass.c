@@ -66,6 +66,13 @@ static void run_slice(const struct swiglu_pass *p, const struct slice *s, size_t
             swiglu_raw_aim(p->raw, p->kern, w, next->panel, panels, next->step, next->n, i - p->tile, n_tiles, &a);
         else
             aim_prefetch(&a, next ? next->w0 : NULL, next_bytes, panels, w->panel_bytes, i - p->tile, n_tiles);
+        if (p->totals && a.add) {
+            a.out = (const char *)a.c;
+            a.out_stride = panels * 2 * p->kern->vl * sizeof(float);
+        } else if (p->out) {
+            a.out = p->out + row * p->out_row + s->panel * w->units_per_panel * sizeof(float);
+            a.out_stride = p->out_row;
+        }
         t->run[w->wt](&a);
         if (s->step + s->n == w->n_steps && p->finish) p->finish(p->ctx, p, i, s->panel, a.c);
     }

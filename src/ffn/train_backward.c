@@ -124,17 +124,6 @@ static void prepare_chunk(const struct spot *s, size_t ticket) {
 
 /* ---- a block of hidden units ---- */
 
-static void finish_gate_up(const void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
-    const struct spot *s = ctx;
-    const struct back *job = s->job;
-    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
-    const size_t unit = panel * p->product->units_per_panel;
-    const size_t at = swiglu_plan_row(p->rows, tile) * job->at.gate_ld + unit;
-    const float *bias = job->bias ? job->bias + s->block * job->at.block_bias + panel * 2 * p->kern->vl : NULL;
-    swiglu_save_totals(c, bias, t->mr, 2 * t->panels, p->kern->vl, job->n_halves == 2, s->p.n_units - unit,
-                       (float *)(job->work + job->at.gate) + at, (float *)(job->work + job->at.up) + at, job->at.gate_ld);
-}
-
 /* Depths of dx are units, runs of gate and of up in turn; lanes are columns of x. */
 static struct swiglu_raw raw_dx(const struct spot *s) {
     struct swiglu_raw raw = s->job->first;
@@ -143,6 +132,28 @@ static struct swiglu_raw raw_dx(const struct spot *s) {
     raw.col = s->unit;
     raw.n_cols = s->p.n_units;
     return raw;
+}
+
+/* Gate and up of a tile: rows that forward kept, or totals of the tiles that computed them just now. */
+static void find_gate(const struct spot *s, struct swiglu_grad_args *a, const struct swiglu_kern *kern, unsigned panels,
+                      size_t row, size_t unit) {
+    const struct back *job = s->job;
+    const size_t vl = kern->vl, per_row = 2 * vl * panels;
+    if (job->saved) {
+        a->row_elems = job->step->desc->d_ff * job->n_halves;
+        a->vector_elems = vl;
+        a->per_group = UINT32_MAX;
+        a->gate = job->saved + (s->token + row) * a->row_elems + s->unit + unit;
+        a->up = a->gate + job->step->desc->d_ff;
+        return;
+    }
+    a->row_elems = per_row;
+    a->vector_elems = job->n_halves * vl;
+    a->per_group = 2 * panels / job->n_halves;
+    a->group_elems = job->at.rows * per_row;
+    a->gate = (const float *)(job->work + job->at.gate) + unit / vl / a->per_group * a->group_elems + row * per_row;
+    a->up = a->gate + vl;
+    if (job->bias) a->bias = job->bias + s->block * job->at.block_bias + unit * job->n_halves;
 }
 
 static void finish_hidden(const void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
@@ -157,15 +168,7 @@ static void finish_hidden(const void *ctx, const struct swiglu_pass *p, unsigned
                                  .gated = job->n_halves == 2, .valid = s->p.n_units - unit, .wt_h = (int)s->p.h.wt,
                                  .wt_d = (int)s->p.d.wt, .panel_h_bytes = s->p.h.panel_bytes,
                                  .panel_d_bytes = s->p.d.panel_bytes, .x = s->p.dx.info->x};
-    if (job->saved) {
-        a.ld_elems = step->desc->d_ff * job->n_halves;
-        a.gate = job->saved + (s->token + row) * a.ld_elems + s->unit + unit;
-        a.up = a.gate + step->desc->d_ff;
-    } else {
-        a.ld_elems = job->at.gate_ld;
-        a.gate = (const float *)(job->work + job->at.gate) + row * a.ld_elems + unit;
-        a.up = (const float *)(job->work + job->at.up) + row * a.ld_elems + unit;
-    }
+    find_gate(s, &a, p->kern, t->panels, row, unit);
     const size_t step_bytes = 2 * (size_t)vl * 4, d_at = panel * s->p.d.panel_bytes + row / s->p.d.info->k_step * step_bytes;
     a.h = job->work + job->at.h + panel * s->p.h.panel_bytes + row / s->p.h.info->k_step * step_bytes;
     a.dg = job->work + job->at.dg + d_at;
@@ -338,6 +341,10 @@ static void run_pass(const struct spot *s, const struct target *t, size_t ticket
                             .tile_end = tiles * (group + 1) / groups, .totals = totals, .rows_padded = job->at.rows,
                             .add = add, .finish = finish, .ctx = ctx};
     p.panel_end = swiglu_min(p.panel + per_ticket, product.n_panels);
+    if (finish == finish_dw && t->col == 1) {
+        p.out = (const char *)t->to;
+        p.out_row = t->row * sizeof(float);
+    }
     swiglu_pass_run(&p);
 }
 
@@ -394,12 +401,13 @@ static size_t count_tickets(const void *ctx, size_t phase) {
 }
 
 static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) {
+    const struct back *job = ctx;
     int kind;
     struct spot s = spot_of_phase(ctx, phase, &kind);
     const struct target t = kind == GATE_UP ? gate_up_target(&s) : hidden_target(&s);
     s.thread = thread;
     switch (kind) {
-    case GATE_UP: run_pass(&s, &t, ticket, finish_gate_up, &s, NULL, 0); break;
+    case GATE_UP: run_pass(&s, &t, ticket, NULL, NULL, (float *)(job->work + job->at.gate), 0); break;
     case HIDDEN: run_pass(&s, &t, ticket, finish_hidden, &s, NULL, 0); break;
     case TURN: turn_block(&s, ticket); break;
     case PRODUCTS: run_products(&s, ticket); break;

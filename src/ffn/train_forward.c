@@ -19,7 +19,12 @@ void swiglu_save_totals(const float *c, const float *bias, unsigned rows, unsign
             float *to = (gated && j % 2 ? up : gate) + r * ld_elems + unit;
             if (unit >= valid) continue;
             const size_t n = swiglu_min(valid - unit, vl);
-            for (size_t i = 0; i < n; i++) to[i] = b ? from[i] + b[i] : from[i];
+            if (!b && n == 16)
+                memcpy(to, from, 16 * sizeof *to); /* a literal size needs no call */
+            else if (!b)
+                memcpy(to, from, n * sizeof *to);
+            else
+                for (size_t i = 0; i < n; i++) to[i] = from[i] + b[i];
         }
 }
 

@@ -61,9 +61,8 @@ bool swiglu_back_layout(const struct swiglu_step *s, unsigned n_threads, struct 
     l->x_row = swiglu_kern_row_bytes(p.gate_up.info, d->d_in);
     l->dy_row = swiglu_kern_row_bytes(p.dh.info, d->d_out);
     l->d_row = swiglu_kern_row_bytes(p.dx.info, swiglu_back_depth(s, l->block_units));
-    l->gate_ld = n_units + 16; /* rows a power of two apart would share cache sets */
     l->panel_bytes = swiglu_max(p.h.panel_bytes, p.d.panel_bytes);
-    const size_t turned = n_units + SWIGLU_ROW_PADDING, gate_bytes = l->gate_ld * sizeof(float);
+    const size_t turned = n_units + SWIGLU_ROW_PADDING;
     size_t *const t = &l->total;
     bool bad = swiglu_reserve(t, rows, l->x_row, &l->x_rows) || swiglu_reserve(t, rows, l->dy_row, &l->dy_rows) ||
                swiglu_reserve(t, 1, p.x.data_bytes, &l->x_panels) ||
@@ -71,7 +70,7 @@ bool swiglu_back_layout(const struct swiglu_step *s, unsigned n_threads, struct 
                swiglu_reserve(t, 1, p.ones_up.data_bytes, &l->ones_up) ||
                swiglu_reserve(t, 1, p.ones_down.data_bytes, &l->ones_down) ||
                swiglu_reserve(t, l->n_blocks, l->block_bias * sizeof(float), &l->bias) ||
-               swiglu_reserve(t, rows, gate_bytes, &l->gate) || swiglu_reserve(t, rows, gate_bytes, &l->up) ||
+               swiglu_reserve(t, swiglu_product_lanes(&p.gate_up, vl), rows * sizeof(float), &l->gate) ||
                swiglu_reserve(t, 1, p.h.data_bytes, &l->h) || swiglu_reserve(t, 1, p.d.data_bytes, &l->dg) ||
                swiglu_reserve(t, 1, p.d.data_bytes, &l->du) || swiglu_reserve(t, rows, l->d_row, &l->d_rows) ||
                swiglu_reserve(t, turned, SWIGLU_RECORD_BYTES, &l->dg_turned) ||

@@ -27,10 +27,9 @@ struct swiglu_back_products {
 struct swiglu_back_layout {
     size_t block_units, n_blocks, n_chunks; /* hidden units per block, blocks, token chunks */
     size_t x_row, dy_row, d_row;            /* bytes of staged rows of x, dy, and of dg and du */
-    size_t gate_ld;                         /* elements of a row of gate (and of up) */
     size_t rows;                            /* tokens of a chunk, padded */
     size_t block_bias;                      /* packed biases of a block of hidden units */
-    size_t x_rows, dy_rows, x_panels, dy_turned, ones_up, ones_down, bias, gate, up, h, dg, du, d_rows, dg_turned,
+    size_t x_rows, dy_rows, x_panels, dy_turned, ones_up, ones_down, bias, gate, h, dg, du, d_rows, dg_turned,
         du_turned, dx_totals, total;
     size_t scratch, scratch_bytes, totals_bytes, buffer_bytes; /* per thread: totals of a tile's panels, a slice of weights */
     size_t panel_bytes;

@@ -148,7 +148,8 @@ SW_ALWAYS_INLINE V act_xielu(V a, const struct swiglu_act *p) {
     const VD x = vd_from(a), b = vd_set1((double)p->param[2]), n = vd_set1((double)p->param[1]);
     const VD above = vd_fma(vd_mul(vd_set1((double)p->param[0]), x), x, vd_mul(b, x));
     const VD m = act_expm1_double(vd_from(v_max(v_set1(-100.0f), v_min(v_set1(p->param[3]), a))));
-    const VD below = vd_fma(n, m, vd_mul(vd_sub(b, n), x));
+    const VD bent = vd_mul(n, m); /* without a rest no 0 x Inf */
+    const VD below = p->param[1] == p->param[2] ? bent : vd_fma(vd_sub(b, n), x, bent);
     return v_select(v_lt(v_set1(0.0f), a), vd_to(above), vd_to(below));
 }
 

@@ -30,7 +30,7 @@ SW_ALWAYS_INLINE V act_grad_sigmoid(V a, const struct swiglu_act *p) { /* even: 
 SW_ALWAYS_INLINE V act_grad_silu(V a, const struct swiglu_act *p) {
     const act_two x = act_scaled(a, p);
     const act_core c = act_logistic_core(x.hi, x.lo);
-    const V q = v_div(v_set1(1.0f), c.d), silu = v_mul(v_set1(p->alpha), v_div(a, c.d));
+    const V q = v_div(v_set1(1.0f), c.d), silu = v_mul(v_set1(p->alpha), act_silu(a, p)); /* the core is shared */
     const V r = v_fma(v_min(v_set1(128.0f), silu), v_mul(v_fma(c.t, c.s, c.s), q), q);
     return v_select(v_lt(x.hi, v_set1(-88.3f)), v_set1(-0.0f), r);
 }

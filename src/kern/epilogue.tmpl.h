@@ -15,8 +15,12 @@ SW_ALWAYS_INLINE VI epi_bf16_store(V a) {
     return vi_and(vi_add(u, vi_add(vi_set1(0x7FFF), vi_and(vi_shr(u, 16), vi_set1(1)))), vi_set1((int)0xFFFF0000));
 }
 SW_ALWAYS_INLINE V epi_bf16_staging(V a) {
+#if defined(V_BF16_STAGING)
+    return V_BF16_STAGING(a);
+#else
     const VM tiny = vi_is_zero(vi_and(v_bits(a), vi_set1(0x7F800000)));
     return v_select(tiny, act_signed_zero(a), v_from_bits(epi_bf16_store(a)));
+#endif
 }
 
 SW_ALWAYS_INLINE void epi_put_hidden(char *h, int x, V a) {

@@ -32,15 +32,15 @@ SW_ALWAYS_INLINE grad_three grad_unit(V dh, V g, V u, const struct swiglu_act *a
     return r;
 }
 
-/* One row of a panel of f32, or half of a row of pairs: even rows start the pair, odd rows complete it. */
-SW_ALWAYS_INLINE void grad_put_panel(char *panel, int wt, unsigned row, size_t lane_offset, V a) {
+/* Rows r and r + 1 of a panel over tokens; r is even. */
+SW_ALWAYS_INLINE void grad_put_panel(char *panel, int wt, unsigned r, size_t lane_offset, V a, V b) {
+    char *const at = panel + (size_t)(wt == SWIGLU_WT_F32 ? r : r / 2) * 2 * VL * 4 + lane_offset;
     if (wt == SWIGLU_WT_F32) {
-        v_store(panel + (size_t)row * 2 * VL * 4 + lane_offset, a);
-        return;
+        v_store(at, a);
+        v_store(at + 2 * VL * 4, b);
+    } else {
+        v_store(at, v_from_bits(vi_or(vi_shr(v_bits(epi_bf16_staging(a)), 16), v_bits(epi_bf16_staging(b)))));
     }
-    char *const at = panel + (size_t)(row / 2) * 2 * VL * 4 + lane_offset;
-    const VI bits = v_bits(epi_bf16_staging(a));
-    v_store(at, v_from_bits(row % 2 ? vi_or(v_bits(v_load(at)), bits) : vi_shr(bits, 16)));
 }
 
 /* n values of a staged row: whole vectors as they are, the ragged end without touching what follows it. */
@@ -53,37 +53,53 @@ SW_ALWAYS_INLINE void grad_put_row(char *at, int x, V a, size_t n) {
         v_store_first(at, x == SWIGLU_X_F32 ? a : epi_bf16_staging(a), n);
 }
 
+/* Row r, vector j of hidden units: three values, +0 where there is no row or no unit. */
+SW_ALWAYS_INLINE grad_three grad_at(const struct swiglu_grad_args *t, const struct swiglu_act *act, unsigned r, unsigned j,
+                                    V (*f)(V, const struct swiglu_act *), V (*df)(V, const struct swiglu_act *), int kind,
+                                    int gated, int bounded) {
+    const size_t first = (size_t)j * VL, left = t->valid - first;
+    const size_t at = r * t->row_elems + j / t->per_group * t->group_elems + j % t->per_group * t->vector_elems;
+    grad_three o = {v_set1(0.0f), v_set1(0.0f), v_set1(0.0f)};
+    if (r >= t->rows) return o;
+    V g = v_load_first(t->gate + at, left), u = gated ? v_load_first(t->up + at, left) : g;
+    if (t->bias) { /* [panels][2][vl], in the order of the first product's panels */
+        const size_t b = gated ? 2 * first : first;
+        g = v_add(g, v_load(t->bias + b));
+        if (gated) u = v_add(u, v_load(t->bias + b + VL));
+    }
+    o = grad_unit(v_load(t->c + ((size_t)r * t->vectors + j) * VL), g, u, act, f, df, kind, gated, bounded);
+    if (left < VL) {
+        o.h = v_keep_first(o.h, left);
+        o.dg = v_keep_first(o.dg, left);
+        o.du = v_keep_first(o.du, left);
+    }
+    return o;
+}
+
 SW_ALWAYS_INLINE void grad_loop(const struct swiglu_grad_args *args, V (*f)(V, const struct swiglu_act *),
                                 V (*df)(V, const struct swiglu_act *), int kind, int gated, int bounded) {
     const struct swiglu_grad_args t = *args;
     const struct swiglu_act act = *t.act;
     const size_t elem = t.x == SWIGLU_X_BF16_PAIR ? 2 : 4, even = t.x == SWIGLU_X_F32 ? t.valid : t.valid + t.valid % 2;
-    for (unsigned r = 0; r < t.mr; r++) {
+    for (unsigned r = 0; r < t.mr; r += 2)
         for (unsigned j = 0; j < t.vectors && (size_t)j * VL < t.valid; j++) {
-            const size_t first = (size_t)j * VL, left = t.valid - first;
-            const size_t panel = j / 2, lanes = (size_t)(j % 2) * VL * 4;
-            grad_three o = {v_set1(0.0f), v_set1(0.0f), v_set1(0.0f)};
-            if (r < t.rows) {
-                const V g = v_load_first(t.gate + r * t.ld_elems + first, left);
-                const V u = gated ? v_load_first(t.up + r * t.ld_elems + first, left) : g;
-                o = grad_unit(v_load(t.c + ((size_t)r * t.vectors + j) * VL), g, u, &act, f, df, kind, gated, bounded);
-            }
-            if (left < VL) {
-                o.h = v_keep_first(o.h, left);
-                o.dg = v_keep_first(o.dg, left);
-                o.du = v_keep_first(o.du, left);
-            }
-            grad_put_panel(t.h + panel * t.panel_h_bytes, t.wt_h, r, lanes, o.h);
-            grad_put_panel(t.dg + panel * t.panel_d_bytes, t.wt_d, r, lanes, o.dg);
-            grad_put_row(t.row_dg + r * SWIGLU_RECORD_BYTES + first * elem, t.x, o.dg, even - first);
+            const size_t first = (size_t)j * VL, panel = j / 2, lanes = (size_t)(j % 2) * VL * 4;
+            const grad_three a = grad_at(&t, &act, r, j, f, df, kind, gated, bounded);
+            const grad_three b = grad_at(&t, &act, r + 1, j, f, df, kind, gated, bounded);
+            char *const dg = t.row_dg + r * SWIGLU_RECORD_BYTES + first * elem, *const du = t.row_du + (dg - t.row_dg);
+            grad_put_panel(t.h + panel * t.panel_h_bytes, t.wt_h, r, lanes, a.h, b.h);
+            grad_put_panel(t.dg + panel * t.panel_d_bytes, t.wt_d, r, lanes, a.dg, b.dg);
+            grad_put_row(dg, t.x, a.dg, even - first);
+            if (r + 1 < t.mr) grad_put_row(dg + SWIGLU_RECORD_BYTES, t.x, b.dg, even - first);
             if (!gated) continue;
-            grad_put_panel(t.du + panel * t.panel_d_bytes, t.wt_d, r, lanes, o.du);
-            grad_put_row(t.row_du + r * SWIGLU_RECORD_BYTES + first * elem, t.x, o.du, even - first);
+            grad_put_panel(t.du + panel * t.panel_d_bytes, t.wt_d, r, lanes, a.du, b.du);
+            grad_put_row(du, t.x, a.du, even - first);
+            if (r + 1 < t.mr) grad_put_row(du + SWIGLU_RECORD_BYTES, t.x, b.du, even - first);
         }
-        if (VL == 1 && t.x != SWIGLU_X_F32 && t.valid % 2 && t.valid < t.vectors) { /* no lane reaches the +0 that pads it */
-            memset(t.row_dg + r * SWIGLU_RECORD_BYTES + t.valid * elem, 0, elem);
-            if (gated) memset(t.row_du + r * SWIGLU_RECORD_BYTES + t.valid * elem, 0, elem);
-        }
+    if (VL > 1 || t.x == SWIGLU_X_F32 || t.valid % 2 == 0 || t.valid >= t.vectors) return;
+    for (unsigned r = 0; r < t.mr; r++) { /* no lane reaches the +0 that pads an odd run */
+        memset(t.row_dg + r * SWIGLU_RECORD_BYTES + t.valid * elem, 0, elem);
+        if (gated) memset(t.row_du + r * SWIGLU_RECORD_BYTES + t.valid * elem, 0, elem);
     }
 }
 

@@ -19,6 +19,7 @@
 
 /* vdpbf16ps eats the odd k first and flushes after each of its two additions, whatever MXCSR says (measured on Zen 4). */
 #define V_DOT_PAIR(acc, w, x) _mm512_dpbf16_ps(acc, (__m512bh)(w), (__m512bh)(x))
+#define V_BF16_STAGING(a) v_from_bits(vi_shl(_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(a)), 16))
 #define V_STORE_BF16_STAGING(p, a) _mm256_storeu_si256((void *)(p), (__m256i)_mm512_cvtneps_pbh(a))
 
 #include "kern/inst.tmpl.h"

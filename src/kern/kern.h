@@ -57,6 +57,8 @@ struct swiglu_tile_args {
     const char *next_x;  /* prefetched to L2 meanwhile, a line per two steps (prefill tiles) */
     const char *next_w;  /* likewise, advancing by next_w_stride; any address is allowed */
     size_t next_w_stride;
+    const char *out;     /* NULL, or where the tile's rows will be added to or stored: fetched for writing meanwhile */
+    size_t out_stride;
 };
 typedef void swiglu_tile_fn(const struct swiglu_tile_args *args);
 
@@ -105,13 +107,17 @@ struct swiglu_store_args {
 struct swiglu_grad_args {
     const float *c;         /* dh, [mr][vectors][vl] */
     const float *gate, *up; /* row 0 at the tile's first hidden unit, before clamps; ungated: gate holds the only product */
-    size_t ld_elems;        /* of both */
+    size_t row_elems;       /* of both: from row to row, */
+    size_t vector_elems;    /* from one vector of units to the next within a group of per_group, */
+    size_t group_elems;     /* and from group to group: rows as they are kept, or totals as tiles leave them */
+    unsigned per_group;
+    const float *bias;      /* NULL, or still to be added: [panels][2][vl] of the first product, at the tile's first unit */
     const struct swiglu_act *act;
     unsigned mr, rows, vectors; /* rows with data; the others become +0 */
     int gated;
     size_t valid;           /* hidden units from the tile's first on */
     int wt_h, wt_d;         /* SWIGLU_WT_F32 or _BF16_DOT: form of the panels of h, and of dg and du */
-    char *h, *dg, *du;      /* panels at row 0's step; row 0 is even */
+    char *h, *dg, *du;      /* panels at row 0's step; row 0 is even, and there is room for an even number of rows */
     size_t panel_h_bytes, panel_d_bytes; /* to the next panel */
     int x;                  /* form of the staged rows */
     char *row_dg, *row_du;  /* row 0 at the tile's first hidden unit; rows are SWIGLU_RECORD_BYTES apart */

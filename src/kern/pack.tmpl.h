@@ -20,7 +20,10 @@ SW_ALWAYS_INLINE void pack_rows_of(const struct swiglu_pack_args *t, int dtype) 
     for (size_t k = 0; k < n_k; k += pairs ? 2 : 1, src += pairs ? 2 * ld : ld, dst += 2 * VL * 4)
         for (size_t l = 0; l < n_lanes; l += VL) {
             V a = pack_load(src + l * in_bytes, dtype, n_lanes - l);
-            if (pairs) {
+            if (pairs && dtype == SWIGLU_BF16) { /* as they are, but for the flush; both may be ragged */
+                const V odd = k + 1 < n_k ? pack_load(src + ld + l * in_bytes, dtype, n_lanes - l) : v_set1(0.0f);
+                a = v_pair_flush(v_from_bits(vi_or(vi_shr(v_bits(a), 16), v_bits(odd))));
+            } else if (pairs) {
                 const V odd = k + 1 < n_k ? pack_load(src + ld + l * in_bytes, dtype, n_lanes - l) : v_set1(0.0f);
                 a = v_from_bits(vi_or(vi_shr(v_bits(epi_bf16_staging(a)), 16), v_bits(epi_bf16_staging(odd))));
             }
@@ -42,6 +45,7 @@ SW_ALWAYS_INLINE V pack_steps(const char *p, int dtype, int pairs, size_t n) {
     uint16_t t[2 * VL] = {0};
     const size_t in_bytes = dtype == SWIGLU_F32 ? 4 : 2;
     if (!pairs) return pack_load(p, dtype, n);
+    if (dtype == SWIGLU_BF16 && n >= 2 * VL) return v_pair_flush(v_load(p));
     SW_UNROLL for (size_t i = 0; i < 2 * VL; i += VL)
         if (i < n)
             vi_store16_first(t + i, vi_shr(v_bits(epi_bf16_staging(pack_load(p + i * in_bytes, dtype, n - i))), 16), VL);

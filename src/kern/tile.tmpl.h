@@ -37,6 +37,11 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
     const size_t next_w_stride = t->next_w_stride;
 #endif
     V acc[TILE_MR][TILE_NV];
+#if TILE_PREFETCH == 2
+    if (t->out)
+        for (size_t r = 0; r < TILE_MR; r++)
+            for (size_t i = 0; i < TILE_NV * VL * 4; i += 64) SW_PREFETCH_WRITE(t->out + r * t->out_stride + i);
+#endif
     do {
         size_t chunk = left < chunk_steps ? left : chunk_steps;
         left -= chunk;

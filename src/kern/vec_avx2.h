@@ -83,6 +83,11 @@ SW_ALWAYS_INLINE void vi_store16_first(void *p, VI a, size_t n) { /* no 16-bit m
 SW_ALWAYS_INLINE V v_pair_odd(const void *p) { return v_from_bits(vi_and(_mm256_loadu_si256(p), vi_set1((int)0xFFFF0000))); }
 SW_ALWAYS_INLINE V v_pair_even(const void *p) { return v_from_bits(vi_shl(_mm256_loadu_si256(p), 16)); }
 SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) { return v_fma(a, b, c); }
+SW_ALWAYS_INLINE V v_pair_flush(V a) {
+    const __m256i v = v_bits(a), sign = _mm256_and_si256(v, _mm256_set1_epi16((short)0x8000));
+    const __m256i zero = _mm256_cmpeq_epi16(_mm256_and_si256(v, _mm256_set1_epi16(0x7F80)), _mm256_setzero_si256());
+    return v_from_bits(_mm256_blendv_epi8(v, sign, zero));
+}
 /* Compilers move arithmetic across a change of MXCSR. V_PIN passes accumulators through a value that the change produces,
  * so that chains stay between the two. Several at once, and not volatile, or GCC 12 unrolls none of the loops. */
 #define V_FLUSH_ENTER()                                         \

@@ -88,6 +88,11 @@ SW_ALWAYS_INLINE void vi_store16_first(void *p, VI a, size_t n) {
 SW_ALWAYS_INLINE V v_pair_odd(const void *p) { return v_from_bits(vi_and(_mm512_loadu_si512(p), vi_set1((int)0xFFFF0000))); }
 SW_ALWAYS_INLINE V v_pair_even(const void *p) { return v_from_bits(vi_shl(_mm512_loadu_si512(p), 16)); }
 SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) { return v_fma(a, b, c); }
+/* Pairs of bf16 as they lie in memory: those with an exponent field of 0 become signed zeros. */
+SW_ALWAYS_INLINE V v_pair_flush(V a) {
+    const __m512i v = v_bits(a), sign = _mm512_and_si512(v, _mm512_set1_epi16((short)0x8000));
+    return v_from_bits(_mm512_mask_mov_epi16(sign, _mm512_test_epi16_mask(v, _mm512_set1_epi16(0x7F80)), v));
+}
 /* Compilers move arithmetic across a change of MXCSR. V_PIN passes accumulators through a value that the change produces,
  * so that chains stay between the two. Several at once, and not volatile, or GCC 12 unrolls none of the loops. */
 #define V_FLUSH_ENTER()                                         \

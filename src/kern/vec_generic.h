@@ -57,6 +57,10 @@ SW_ALWAYS_INLINE void vi_store16_first(void *p, VI a, size_t n) {
 SW_ALWAYS_INLINE V v_pair_odd(const void *p) { return v_from_bits(swiglu_le32(p) & 0xFFFF0000u); }
 SW_ALWAYS_INLINE V v_pair_even(const void *p) { return v_from_bits(swiglu_le32(p) << 16); }
 SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) { return swiglu_fma_flush(a, b, c); }
+SW_ALWAYS_INLINE V v_pair_flush(V a) {
+    const VI u = v_bits(a);
+    return v_from_bits((u & 0x7F800000u ? u & 0xFFFF0000u : u & 0x80000000u) | (u & 0x7F80u ? u & 0xFFFFu : u & 0x8000u));
+}
 #define V_FLUSH_ENTER() ((void)0)
 #define V_FLUSH_LEAVE() ((void)0)
 #define V_PIN2(a, b) ((void)0)

@@ -87,6 +87,10 @@ SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) {
     }
     return vbslq_f32(vcaltq_f32(r, least), v_from_bits(vandq_u32(v_bits(r), vdupq_n_u32(0x80000000u))), r);
 }
+SW_ALWAYS_INLINE V v_pair_flush(V a) {
+    const uint16x8_t v = vreinterpretq_u16_f32(a), sign = vandq_u16(v, vdupq_n_u16(0x8000));
+    return vreinterpretq_f32_u16(vbslq_u16(vtstq_u16(v, vdupq_n_u16(0x7F80)), v, sign));
+}
 #define V_FLUSH_ENTER() ((void)0)
 #define V_FLUSH_LEAVE() ((void)0)
 #define V_PIN2(a, b) ((void)0)

@@ -139,14 +139,28 @@ static void run_grad(void *arg) {
     t->kern->grad(&t->args);
 }
 
+/* Where gate and up of a unit lie: rows as forward keeps them, or totals as tiles leave them. */
+static size_t gate_at(const struct swiglu_grad_args *a, unsigned vl, unsigned r, size_t unit) {
+    const size_t vector = unit / vl;
+    return r * a->row_elems + vector / a->per_group * a->group_elems + vector % a->per_group * a->vector_elems + unit % vl;
+}
+
+/* [panels][2][vl], in the order of the first product's panels: gated, a vector of gate and one of up. */
+static size_t bias_at(const struct swiglu_grad_args *a, unsigned vl, size_t unit) {
+    return a->gated ? unit / vl * 2 * vl + unit % vl : unit;
+}
+
+static float biased(float total, const float *bias, size_t i) { return bias ? total + bias[i] : total; }
+
 static int judge_unit(const struct grad_call *t, unsigned r, size_t unit) {
     const struct swiglu_grad_args *a = &t->args;
     const unsigned vl = t->kern->vl;
-    const size_t panel = unit / (2 * vl), lane = unit % (2 * vl), in_row = r * a->ld_elems + unit;
+    const size_t panel = unit / (2 * vl), lane = unit % (2 * vl), at = gate_at(a, vl, r, unit);
     struct oracle_grad want = {0, 0, 0};
     if (r < a->rows && unit < a->valid)
-        want = oracle_grad(a->act, a->gated, a->c[r * a->vectors * vl + unit], a->gate[in_row],
-                           a->gated ? a->up[in_row] : 0);
+        want = oracle_grad(a->act, a->gated, a->c[r * a->vectors * vl + unit],
+                           biased(a->gate[at], a->bias, bias_at(a, vl, unit)),
+                           a->gated ? biased(a->up[at], a->bias, bias_at(a, vl, unit) + vl) : 0);
     const float h = panel_value(a->h + panel * a->panel_h_bytes, vl, a->wt_h, r, lane);
     const float dg = panel_value(a->dg + panel * a->panel_d_bytes, vl, a->wt_d, r, lane);
     if (!check_same(h, entered(a->wt_h, want.h))) return check_differs("h of row %u unit %zu", r, unit);
@@ -175,7 +189,8 @@ static int judge_grad(const struct grad_call *t) {
 
 static int check_grad_call(const struct swiglu_kern *kern, const struct swiglu_act *act, int gated, int bf16,
                            int data) {
-    static float gate[MOST_ROWS * (MOST_UNITS + 3)], up[MOST_ROWS * (MOST_UNITS + 3)];
+    enum { MOST = MOST_ROWS * (MOST_UNITS + 3) };
+    static float gate[2 * MOST], bias[2 * MOST_UNITS];
     const int wt = bf16 ? SWIGLU_WT_BF16_DOT : SWIGLU_WT_F32, side = (int)(check_random() & 1);
     struct grad_call t = {.kern = kern, .args = {.act = act, .gated = gated, .wt_h = wt, .wt_d = wt}};
     struct swiglu_grad_args *a = &t.args;
@@ -183,16 +198,23 @@ static int check_grad_call(const struct swiglu_kern *kern, const struct swiglu_a
     a->rows = 1 + (unsigned)(check_random() % a->mr);
     a->vectors = 2 + 2 * (unsigned)(check_random() & 1);
     a->valid = 1 + check_random() % (a->vectors * kern->vl);
-    a->ld_elems = a->valid + check_random() % 4;
     a->x = bf16 ? kern->wt[SWIGLU_WT_BF16_DOT].x : SWIGLU_X_F32;
     const size_t n = a->vectors * kern->vl;
     float *c = check_memory(SLOT_SRC, side, a->mr * n * sizeof *c);
     for (size_t i = 0; i < a->mr * n; i++) c[i] = check_value((enum check_data)data);
-    for (size_t i = 0; i < a->mr * a->ld_elems; i++) {
-        gate[i] = 3 * check_value((enum check_data)data), up[i] = 3 * check_value((enum check_data)data);
-        if (check_random() % 8 == 0) gate[i] = act->gate_hi, up[i] = act->up_lo; /* exactly on a bound: passes */
+    for (size_t i = 0; i < 2 * MOST; i++) gate[i] = 3 * check_value((enum check_data)data);
+    a->c = c, a->gate = gate;
+    if (check_random() & 1) { /* rows */
+        a->row_elems = n + check_random() % 4, a->vector_elems = kern->vl, a->per_group = UINT32_MAX, a->up = gate + MOST;
+    } else { /* totals of tiles of four vectors */
+        a->row_elems = 4 * kern->vl, a->group_elems = a->mr * a->row_elems, a->per_group = gated ? 2 : 4;
+        a->vector_elems = (gated ? 2 : 1) * kern->vl, a->up = gate + kern->vl;
+        for (size_t i = 0; i < 2 * n; i++) bias[i] = check_value((enum check_data)data);
+        if (check_random() & 1) a->bias = bias;
     }
-    a->c = c, a->gate = gate, a->up = up;
+    for (unsigned r = 0; r < a->mr && !a->bias; r++) /* exactly on a bound: passes */
+        for (size_t unit = check_random() % 8; unit < a->valid; unit += 8)
+            gate[gate_at(a, kern->vl, r, unit)] = act->gate_hi, gate[(size_t)(a->up - gate) + gate_at(a, kern->vl, r, unit)] = act->up_lo;
     a->panel_h_bytes = a->panel_d_bytes = a->mr / (bf16 ? 2 : 1) * 2 * kern->vl * 4;
     a->h = check_memory(SLOT_H, side, a->vectors / 2 * a->panel_h_bytes);
     a->dg = check_memory(SLOT_DG, side, a->vectors / 2 * a->panel_d_bytes);

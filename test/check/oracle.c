@@ -70,12 +70,13 @@ static float slope_of(const struct swiglu_act *act, float a) {
 /* As situ_hidden, for the gradients. */
 static struct oracle_grad situ_grad(const struct swiglu_act *act, float dh, float gate, float up) {
     struct oracle_grad o;
-    float rows[2];
+    float rows[2], h[4], dg[4], du[4]; /* panels hold whole pairs of rows */
     const struct swiglu_grad_args args = {
-        .c = &dh, .gate = &gate, .up = &up, .ld_elems = 1, .act = act, .mr = 1, .rows = 1, .vectors = 1, .gated = 1,
-        .valid = 1, .wt_h = SWIGLU_WT_F32, .wt_d = SWIGLU_WT_F32, .h = (char *)&o.h, .dg = (char *)&o.dg,
-        .du = (char *)&o.du, .x = SWIGLU_X_F32, .row_dg = (char *)&rows[0], .row_du = (char *)&rows[1]};
+        .c = &dh, .gate = &gate, .up = &up, .per_group = 1, .act = act, .mr = 1, .rows = 1, .vectors = 1, .gated = 1,
+        .valid = 1, .wt_h = SWIGLU_WT_F32, .wt_d = SWIGLU_WT_F32, .h = (char *)h, .dg = (char *)dg,
+        .du = (char *)du, .x = SWIGLU_X_F32, .row_dg = (char *)&rows[0], .row_du = (char *)&rows[1]};
     swiglu_kern_table_generic.grad(&args);
+    o.h = h[0], o.dg = dg[0], o.du = du[0];
     return o;
 }
 
