@@ -231,6 +231,17 @@ struct swiglu_block_info {
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_block_query(const struct swiglu_block *block,
                                                                    struct swiglu_block_info *info);
 
+enum swiglu_part { SWIGLU_PART_GATE = 0, SWIGLU_PART_UP = 1, SWIGLU_PART_DOWN = 2 };
+
+/* what     one weight matrix as the block holds it, so that the original may be freed: bit for bit the original where it is
+ *          held in its own type; what is held for bf16 compute has signed zeros for subnormals and canonical NaN
+ * shapes   dst: [d_ff, d_in] of gate or up, [d_out, d_ff] of down, row by row; dtype f32, f16 or bf16, rounded once where
+ *          that is narrower than what is held; ld_elems 0 = contiguous
+ * errors   E_ARGUMENT (NULL, part, the gate of an ungated block, a block format), E_SHAPE (ld_elems); dst untouched then
+ * threads  any     since  0.1 */
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_block_unpack(const struct swiglu_block *block, int part,
+                                                                    int dtype, void *dst, size_t ld_elems);
+
 /* ---- threads --------------------------------------------------------------------------------------------------- */
 
 /* run calls body(arg) on 1 to n_wanted threads at once, the caller among them, and returns when all have returned.

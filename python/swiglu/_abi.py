@@ -33,6 +33,7 @@ KINDS = {
 LAYOUTS = {"separate": 0, "gate_up": 1, "up_gate": 2, "interleaved": 3, "ungated": 4}
 COMPUTES = {"auto": 0, "f32": 1, "bf16": 2}
 COMPUTE_NAMES = {number: name for name, number in COMPUTES.items()}
+PARTS = {"gate": 0, "up": 1, "down": 2}
 ISAS = {"generic": 1, "avx2": 2, "avx512": 4, "avx512bf16": 8, "neon": 16}
 WIDTH_RULES = {"none": 0, "up": 1, "nearest": 2}
 
@@ -294,6 +295,7 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "swiglu_block_create": (c_int, [POINTER(Desc), POINTER(Options), POINTER(c_void_p), POINTER(Error)]),
     "swiglu_block_destroy": (None, [c_void_p]),
     "swiglu_block_query": (c_int, [c_void_p, POINTER(BlockInfo)]),
+    "swiglu_block_unpack": (c_int, [c_void_p, c_int, c_int, c_void_p, c_size_t]),
     "swiglu_pool_create": (c_int, [c_uint, POINTER(c_void_p)]),
     "swiglu_pool_destroy": (None, [c_void_p]),
     "swiglu_pool_runner": (Runner, [c_void_p]),
