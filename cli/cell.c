@@ -6,6 +6,7 @@
 
 #include "cli.h"
 #include "noise.h"
+#include "training.h"
 
 enum { N_PROBES = CLI_REPETITIONS + 1, ATTEMPTS = 3 };
 #define PROBE_SECONDS 0.02
@@ -16,39 +17,69 @@ enum { N_PROBES = CLI_REPETITIONS + 1, ATTEMPTS = 3 };
 
 /* The same block several times, so that a run finds its weights in memory and not in a cache. */
 struct copies {
-    struct cli_job job; /* its block is the copy whose turn it is */
+    int train;
+    struct cli_training training; /* or, for the forward pass: */
+    struct cli_job job;           /* its block is the copy whose turn it is */
     struct swiglu_block **blocks;
     size_t n, next;
+    double bytes; /* of all weights */
+    struct cli_cost cost;
 };
 
-static void open_copies(struct copies *copies, const struct cli_machine *machine, const struct cli_cell *cell,
+static void open_blocks(struct copies *copies, const struct cli_machine *machine, const struct cli_cell *cell,
                         const float *x) {
     struct cli_noise_block own;
     struct swiglu_desc desc;
     cli_noise_block_init(&own, 1, cell->d, cell->f, cell->dtype, &cell->act, &desc);
-    *copies = (struct copies){.n = 1};
     cli_job_open(&copies->job, machine, &desc, cell->compute, cell->m, x, "bench");
+    copies->n = 1;
     if (cell->m <= CLI_COLD_ROWS) copies->n += (size_t)(CLI_COLD_BYTES / (double)copies->job.info.packed_bytes);
     copies->blocks = cli_alloc(copies->n, sizeof *copies->blocks);
     copies->blocks[0] = copies->job.block;
     for (size_t i = 1; i < copies->n; i++)
         copies->blocks[i] = cli_block_create(machine, &desc, cell->compute, "bench");
+    copies->bytes = (double)copies->job.info.packed_bytes * (double)copies->n;
+    copies->cost = cli_job_cost(&copies->job);
+}
+
+static void open_copies(struct copies *copies, const struct cli_machine *machine, const struct cli_cell *cell,
+                        const float *x, const struct cli_figures *figures) {
+    *copies = (struct copies){.train = cell->train};
+    if (!cell->train) {
+        open_blocks(copies, machine, cell, x);
+        return;
+    }
+    cli_training_open(&copies->training, machine, cell, x, cell->m <= CLI_COLD_ROWS ? CLI_COLD_BYTES : 0);
+    copies->n = copies->training.n;
+    copies->cost = cli_training_cost(&copies->training);
+    copies->cost.compute_up = copies->cost.compute_down = figures->compute;
+    copies->bytes = copies->cost.bytes * (double)copies->n;
 }
 
 static void close_copies(struct copies *copies) {
+    if (copies->train) {
+        cli_training_close(&copies->training);
+        return;
+    }
     for (size_t i = 1; i < copies->n; i++) swiglu_block_destroy(copies->blocks[i]);
     copies->job.block = copies->blocks[0];
     cli_job_close(&copies->job);
     free(copies->blocks);
 }
 
+static void run_once(struct copies *copies, const struct cli_machine *machine) {
+    if (copies->train) {
+        cli_training_run(&copies->training, machine);
+        return;
+    }
+    copies->job.block = copies->blocks[copies->next];
+    cli_job_run(&copies->job, machine);
+    copies->next = (copies->next + 1) % copies->n;
+}
+
 static double run_next(struct copies *copies, const struct cli_machine *machine, size_t n_runs) {
     double begin = cli_now();
-    for (size_t i = 0; i < n_runs; i++) {
-        copies->job.block = copies->blocks[copies->next];
-        cli_job_run(&copies->job, machine);
-        copies->next = (copies->next + 1) % copies->n;
-    }
+    for (size_t i = 0; i < n_runs; i++) run_once(copies, machine);
     return cli_now() - begin;
 }
 
@@ -62,10 +93,10 @@ static size_t runs_per_repetition(struct copies *copies, const struct cli_machin
 }
 
 /* How much the probes themselves varied, of the limit that decides: (90 % - 10 %) / median. */
-static double probe_range(const struct cli_job *job, const struct swiglu_limits *probes, int by_flops) {
+static double probe_range(const struct cli_cost *cost, const struct swiglu_limits *probes, int by_flops) {
     double rates[N_PROBES];
     for (int i = 0; i < N_PROBES; i++)
-        rates[i] = by_flops ? cli_job_bound(job, &probes[i]).peak_flops : probes[i].read_bytes;
+        rates[i] = by_flops ? cli_cost_bound(cost, &probes[i]).peak_flops : probes[i].read_bytes;
     double spread = cli_quantile(rates, N_PROBES, 0.9) - cli_quantile(rates, N_PROBES, 0.1);
     return spread / cli_quantile(rates, N_PROBES, 0.5);
 }
@@ -74,7 +105,7 @@ static void attempt(struct cli_machine *machine, struct copies *copies, struct c
     enum { N = CLI_REPETITIONS };
     struct swiglu_limits probes[N_PROBES];
     double seconds[N], shares[N], peaks[N], reads[N];
-    const struct cli_job *job = &copies->job;
+    const struct cli_cost *cost = &copies->cost;
     size_t n_runs = runs_per_repetition(copies, machine);
     cli_machine_probe(machine, PROBE_SECONDS, &probes[0]);
     for (int i = 0; i < N; i++) {
@@ -82,7 +113,7 @@ static void attempt(struct cli_machine *machine, struct copies *copies, struct c
         seconds[i] = run_next(copies, machine, n_runs) / (double)n_runs;
         cli_machine_probe(machine, PROBE_SECONDS, &probes[i + 1]);
         struct swiglu_limits limits = cli_machine_limits(machine, &probes[i], &probes[i + 1]);
-        struct cli_bound bound = cli_job_bound(job, &limits);
+        struct cli_bound bound = cli_cost_bound(cost, &limits);
         shares[i] = bound.seconds / seconds[i];
         peaks[i] = bound.peak_flops;
         reads[i] = limits.read_bytes;
@@ -90,7 +121,7 @@ static void attempt(struct cli_machine *machine, struct copies *copies, struct c
     }
     f->peak_flops = cli_quantile(peaks, N, 0.5);
     f->read_bytes = cli_quantile(reads, N, 0.5);
-    f->probe_range = probe_range(job, probes, !strcmp(f->limit, "flops"));
+    f->probe_range = probe_range(cost, probes, !strcmp(f->limit, "flops"));
     f->seconds = cli_quantile(seconds, N, 0.5);
     f->seconds_p10 = cli_quantile(seconds, N, 0.1);
     f->seconds_p90 = cli_quantile(seconds, N, 0.9);
@@ -105,27 +136,37 @@ static void raise_to(double *floor, double rate) {
 }
 
 /* No limit lies below a rate that was reached: later cells see it. Warm reading is the cache's rate, not memory's. */
-static void raise_floor(struct cli_machine *machine, const struct cli_job *job, const struct cli_figures *f) {
-    struct cli_bound bound = cli_job_bound(job, &(struct swiglu_limits){sizeof(struct swiglu_limits), 1, 1, 1});
+static void raise_floor(struct cli_machine *machine, const struct cli_cost *cost, const struct cli_figures *f) {
     struct swiglu_limits *floor = &machine->floor;
-    double flops = bound.flops / f->seconds, bytes = bound.bytes / f->seconds;
-    if (job->info.compute_up == job->info.compute_down)
-        raise_to(job->info.compute_up == SWIGLU_COMPUTE_BF16 ? &floor->bf16_flops : &floor->f32_flops, flops);
+    double flops = (cost->up + cost->down) / f->seconds, bytes = cost->bytes / f->seconds;
+    if (cost->compute_up == cost->compute_down)
+        raise_to(cost->compute_up == SWIGLU_COMPUTE_BF16 ? &floor->bf16_flops : &floor->f32_flops, flops);
     if (f->cold) raise_to(&floor->read_bytes, bytes);
+}
+
+/* What such a block runs on; training widens raw weights, so that f16 computes with the kernels of f32. */
+static struct cli_figures describe(const struct cli_machine *machine, const struct cli_cell *cell) {
+    const int raw = cell->train && cell->dtype == SWIGLU_F16 ? SWIGLU_F32 : cell->dtype;
+    struct cli_noise_block own;
+    struct swiglu_desc desc;
+    struct swiglu_block_info info = {.struct_size = sizeof info};
+    cli_noise_block_init(&own, 1, 1, 1, raw, &cell->act, &desc);
+    struct swiglu_block *block = cli_block_create(machine, &desc, cell->compute, "bench");
+    cli_require(swiglu_block_query(block, &info), NULL, "bench");
+    swiglu_block_destroy(block);
+    return (struct cli_figures){.outcome = CLI_NOISY, .compute = info.compute_up, .isa = info.isa,
+                                .kernel_up = info.kernel_up, .kernel_down = info.kernel_down};
 }
 
 void cli_cell_measure(struct cli_machine *machine, const struct cli_cell *cell, struct cli_figures *figures) {
     struct copies copies;
     float *x = cli_alloc(cell->m * cell->d, sizeof *x);
     cli_noise_fill(1, CLI_STREAM_X, 0, cell->m * cell->d, x);
-    open_copies(&copies, machine, cell, x);
-    const struct cli_job *job = &copies.job;
-    *figures = (struct cli_figures){.compute = job->info.compute_up, .isa = job->info.isa,
-                                    .kernel_up = job->info.kernel_up, .kernel_down = job->info.kernel_down};
-    figures->cold = (double)job->info.packed_bytes * (double)copies.n > CLI_COLD_BYTES;
-    figures->outcome = CLI_NOISY;
+    *figures = describe(machine, cell);
+    open_copies(&copies, machine, cell, x, figures);
+    figures->cold = copies.bytes > CLI_COLD_BYTES;
     for (int i = 0; i < ATTEMPTS && figures->outcome != CLI_MEASURED; i++) attempt(machine, &copies, figures);
-    if (figures->outcome == CLI_MEASURED) raise_floor(machine, job, figures);
+    if (figures->outcome == CLI_MEASURED) raise_floor(machine, &copies.cost, figures);
     close_copies(&copies);
     free(x);
 }

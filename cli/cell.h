@@ -13,6 +13,8 @@ enum { CLI_REPETITIONS = 11, CLI_COLD_ROWS = 8 };
 struct cli_cell {
     size_t d, f, m;
     int dtype, compute;
+    int train;       /* 1: forward and backward, 0: forward alone */
+    unsigned policy; /* of training: SWIGLU_TRAIN_KEEP_X or SWIGLU_TRAIN_KEEP_GATE_UP */
     struct swiglu_act act;
 };
 

@@ -119,17 +119,27 @@ void cli_job_close(struct cli_job *job) {
     free(job->y);
 }
 
-struct cli_bound cli_job_bound(const struct cli_job *job, const struct swiglu_limits *limits) {
+struct cli_cost cli_job_cost(const struct cli_job *job) {
     const struct swiglu_block_info *info = &job->info;
     double m = (double)job->m, d_in = (double)info->d_in, d_ff = (double)info->d_ff, d_out = (double)info->d_out;
-    double up = (info->gated ? 4 : 2) * m * d_in * d_ff, down = 2 * m * d_ff * d_out;
-    double p_up = info->compute_up == SWIGLU_COMPUTE_BF16 ? limits->bf16_flops : limits->f32_flops;
-    double p_down = info->compute_down == SWIGLU_COMPUTE_BF16 ? limits->bf16_flops : limits->f32_flops;
-    double bytes = (double)info->file_bytes + m * (d_in + d_out) * sizeof(float);
-    double arithmetic = up / p_up + down / p_down, reading = bytes / limits->read_bytes;
+    return (struct cli_cost){.up = (info->gated ? 4 : 2) * m * d_in * d_ff, .down = 2 * m * d_ff * d_out,
+                             .bytes = (double)info->file_bytes + m * (d_in + d_out) * sizeof(float),
+                             .compute_up = info->compute_up, .compute_down = info->compute_down};
+}
+
+struct cli_bound cli_cost_bound(const struct cli_cost *cost, const struct swiglu_limits *limits) {
+    double p_up = cost->compute_up == SWIGLU_COMPUTE_BF16 ? limits->bf16_flops : limits->f32_flops;
+    double p_down = cost->compute_down == SWIGLU_COMPUTE_BF16 ? limits->bf16_flops : limits->f32_flops;
+    double flops = cost->up + cost->down, arithmetic = cost->up / p_up + cost->down / p_down;
+    double reading = cost->bytes / limits->read_bytes;
     int by_flops = arithmetic >= reading;
     return (struct cli_bound){.seconds = by_flops ? arithmetic : reading, .limit = by_flops ? "flops" : "bandwidth",
-                              .flops = up + down, .bytes = bytes, .peak_flops = (up + down) / arithmetic};
+                              .flops = flops, .bytes = cost->bytes, .peak_flops = flops / arithmetic};
+}
+
+struct cli_bound cli_job_bound(const struct cli_job *job, const struct swiglu_limits *limits) {
+    struct cli_cost cost = cli_job_cost(job);
+    return cli_cost_bound(&cost, limits);
 }
 
 static int compare(const void *a, const void *b) {

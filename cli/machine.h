@@ -59,6 +59,14 @@ struct cli_bound {
     double flops, bytes, peak_flops;
 };
 
+/* Operations of gate and up and of down, each in its compute, and bytes that must be read. */
+struct cli_cost {
+    double up, down, bytes;
+    int compute_up, compute_down;
+};
+
+struct cli_cost cli_job_cost(const struct cli_job *job);
+struct cli_bound cli_cost_bound(const struct cli_cost *cost, const struct swiglu_limits *limits);
 struct cli_bound cli_job_bound(const struct cli_job *job, const struct swiglu_limits *limits);
 /* The i-th of n values in ascending order, i = fraction * (n - 1) rounded; values are sorted in place. */
 double cli_quantile(double *values, size_t n, double fraction);

@@ -17,6 +17,10 @@ static const struct { const char *name; size_t d, f; const char *activation; } m
 };
 enum { N_MODELS = sizeof models / sizeof models[0], MAX_TOKENS = 16, MAX_DTYPES = 3 };
 
+/* By number: cli_cell's train, and enum swiglu_train_flags. */
+static const char *const modes[] = {"forward", "train", NULL};
+static const char *const policies[] = {"recompute", "keep", NULL};
+
 struct bench {
     struct cli_cell cell;
     const char *model;
@@ -32,11 +36,13 @@ static const struct cli_option options[] = {
     {'w', "shape", "D,F", "model and hidden width (default 2048,5632)"},
     {'m', "model", "NAME", "the widths and activation of smollm2-135m, qwen2.5-0.5b, gemma-3-1b,\n"
                            "tinyllama, llama-3-8b or qwen3-30b-a3b (one expert)"},
-    {'t', "tokens", "LIST", "rows at once (default 1,8,512)"},
+    {'t', "tokens", "LIST", "rows at once (default 1,8,512; training 512)"},
     {'d', "dtype", "LIST", "weight types among f32, bf16, f16 (default all three)"},
     {'n', "threads", "N", "threads (default 1)"},
     {'i', "isa", "LEVEL", "upper limit: generic, avx2, avx512, avx512bf16 or neon"},
     {'c', "compute", "KIND", "auto, f32 or bf16 (default auto)"},
+    {'o', "mode", "KIND", "forward (default), or train: forward and backward with all gradients"},
+    {'p', "policy", "KIND", "of training: recompute gate and up (default), or keep them"},
     {'a', "activation", "NAME", "default silu, or that of the model"},
     {'j', "json", NULL, "one JSON object a cell"},
     {0, NULL, NULL, NULL},
@@ -71,7 +77,7 @@ static size_t parse_dtypes(const char *text, int *dtypes) {
 
 static void parse_options(struct bench *bench, const struct cli_verb *verb, int argc, char **argv) {
     const char *value, *activation = NULL;
-    int shape_given = 0;
+    int shape_given = 0, policy_given = 0;
     for (int key; (key = cli_option_next(verb, argc, argv, &value)) != -1;) switch (key) {
         case 'w': cli_parse_shape(value, &bench->cell.d, &bench->cell.f), shape_given = 1; break;
         case 'm': choose_model(bench, value); break;
@@ -80,12 +86,17 @@ static void parse_options(struct bench *bench, const struct cli_verb *verb, int 
         case 'n': bench->n_threads = (unsigned)cli_parse_count("threads", value, 1, 1024); break;
         case 'i': bench->mask = cli_level_mask("--isa", value); break;
         case 'c': bench->cell.compute = cli_parse_compute(value); break;
+        case 'o': bench->cell.train = (int)cli_parse_name("mode", value, modes); break;
+        case 'p': bench->cell.policy = (unsigned)cli_parse_name("policy", value, policies), policy_given = 1; break;
         case 'a': activation = value; break;
         case 'j': bench->json = 1; break;
         }
     cli_operands_max(verb, argc, argv, 0);
     if (shape_given && bench->model) cli_fail(CLI_USAGE, "bench: --shape and --model exclude each other");
     if (!bench->cell.d || !bench->cell.f) cli_fail(CLI_USAGE, "--shape: widths of 0 leave nothing to measure");
+    if (!bench->n_tokens)
+        bench->n_tokens = cli_parse_counts("tokens", bench->cell.train ? "512" : "1,8,512", 1, 512, bench->tokens, MAX_TOKENS);
+    if (policy_given && !bench->cell.train) cli_fail(CLI_USAGE, "bench: --policy belongs to --mode train");
     if (activation) cli_parse_activation(activation, &bench->cell.act);
 }
 
@@ -95,6 +106,11 @@ static void parse_options(struct bench *bench, const struct cli_verb *verb, int 
 static double target(const struct cli_cell *cell, const struct cli_figures *figures, unsigned n_threads) {
     int wide = cell->d >= 2048, narrow = cell->d <= 1152, f16 = cell->dtype == SWIGLU_F16;
     if (n_threads != 1 || cell->compute != SWIGLU_COMPUTE_AUTO || figures->isa == SWIGLU_ISA_GENERIC) return 0;
+    if (cell->train) {
+        const int set = cell->m == 512 && !f16 && (wide || narrow) && figures->isa >= SWIGLU_ISA_AVX512;
+        const double f32 = wide ? 0.93 : 0.91, bf16 = wide ? 0.92 : 0.89;
+        return !set || figures->isa == SWIGLU_ISA_NEON ? 0 : cell->dtype == SWIGLU_F32 ? f32 : bf16;
+    }
     if (figures->isa == SWIGLU_ISA_AVX2) return cell->m != 512 ? 0 : cell->dtype == SWIGLU_F32 ? 0.93 : 0.90;
     if (figures->isa == SWIGLU_ISA_NEON) return 0;
     switch (cell->m) {
@@ -129,8 +145,10 @@ static void print_heading(const struct bench *bench) {
     char words[96], about[128] = "";
     cli_act_words(&bench->cell.act, words, sizeof words);
     if (*words) snprintf(about, sizeof about, " (%s)", words);
-    printf("%s%s%zu/%zu, %u thread%s%s\n\n", bench->model ? bench->model : "", bench->model ? ", " : "",
-           bench->cell.d, bench->cell.f, bench->n_threads, bench->n_threads == 1 ? "" : "s", about);
+    printf("%s%s%zu/%zu, %u thread%s%s", bench->model ? bench->model : "", bench->model ? ", " : "", bench->cell.d,
+           bench->cell.f, bench->n_threads, bench->n_threads == 1 ? "" : "s", about);
+    if (bench->cell.train) printf(", training, policy %s", policies[bench->cell.policy]);
+    printf("\n\n");
     printf("tokens  weights  compute  level       state   time ms  10-90 %%             share  10-90 %%     limit      "
            "P GFLOP/s  B GB/s\n");
 }
@@ -160,6 +178,8 @@ static void print_object(const struct bench *bench, const struct cli_figures *f)
     cli_json_count(NULL, cell->d);
     cli_json_count(NULL, cell->f);
     cli_json_list_end();
+    cli_json_string("mode", modes[cell->train]);
+    if (cell->train) cli_json_string("policy", policies[cell->policy]);
     cli_json_count("tokens", cell->m);
     cli_json_string("dtype", cli_dtype_name(cell->dtype));
     cli_json_string("compute", cli_compute_name(f->compute));
@@ -188,7 +208,7 @@ static void print_object(const struct bench *bench, const struct cli_figures *f)
 /* ---- the verb ---------------------------------------------------------------------------------------------------- */
 
 static int act_bench(const struct cli_verb *verb, int argc, char **argv) {
-    struct bench bench = {.cell = {.d = 2048, .f = 5632}, .tokens = {1, 8, 512}, .n_tokens = 3, .n_threads = 1,
+    struct bench bench = {.cell = {.d = 2048, .f = 5632}, .n_threads = 1,
                           .dtypes = {SWIGLU_F32, SWIGLU_BF16, SWIGLU_F16}, .n_dtypes = 3, .mask = UINT64_MAX};
     struct cli_machine machine;
     cli_parse_activation("silu", &bench.cell.act);
@@ -209,8 +229,8 @@ static int act_bench(const struct cli_verb *verb, int argc, char **argv) {
     if (!bench.json)
         printf("\nshare = max(operations / P, bytes / B) / time: 1 is the limit. P and B are measured before and\n"
                "after each of %d repetitions, medians are shown. bytes: weights at their size in a file, x and y,\n"
-               "once. cold: the weights rotate through copies of more than 256 MB; warm: they may be in a cache.\n",
-               CLI_REPETITIONS);
+               "once%s. cold: the weights rotate through copies of more than 256 MB; warm: they may be in a cache.\n",
+               CLI_REPETITIONS, bench.cell.train ? ", and gradients, dy and dx" : "");
     cli_machine_close(&machine);
     return CLI_OK;
 }
@@ -218,8 +238,9 @@ static int act_bench(const struct cli_verb *verb, int argc, char **argv) {
 const struct cli_verb cli_verb_bench = {
     "bench",
     "bench [options]",
-    "Measures the forward pass of one block of noise for each weight type and number of tokens: time, and share of\n"
-    "what the machine's arithmetic (P) or memory bandwidth (B) allows, both measured around every repetition.",
+    "Measures the forward pass of one block of noise, or a training step, for each weight type and number of tokens:\n"
+    "time, and share of what the machine's arithmetic (P) or memory bandwidth (B) allows, both measured around every\n"
+    "repetition.",
     "A cell whose limit varies by more than 8 % is measured up to three times and then marked 'not measured\n"
     "(noisy)'; a share above 1.05 voids the cell. WARN marks less than 0.8 of the project's target for one thread\n"
     "of Zen 4 or Zen 5. The exit status never depends on time. SWIGLU_ISA limits the instruction set too.",

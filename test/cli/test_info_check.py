@@ -173,6 +173,21 @@ def test_bench_cell():
             assert 0 < cell["share_p10"] <= cell["share"] <= cell["share_p90"] and cell["share"] <= 1.05
 
 
+def test_bench_of_training():
+    for policy in ("recompute", "keep"):
+        cells = objects("bench", "--mode", "train", "--policy", policy, "--shape", "128,256", "--tokens", "3,64", "--dtype", "f16")
+        assert [c["state"] for c in cells] == ["cold", "warm"]
+        for cell in cells:
+            assert cell["mode"] == "train" and cell["policy"] == policy and cell["compute"] == "f32"
+            assert cell["kernel_up"].startswith("f32_") and cell["time_ms"] > 0
+            assert cell["outcome"] in ("measured", "noisy", "void")
+            if cell["share"] is not None and cell["limit"] == "flops":  # 18 or 22 operations, by the documented formula
+                factor = 18 if policy == "keep" else 22
+                limit_ms = factor * cell["tokens"] * 128 * 256 / (cell["peak_gflops"] * 1e6)
+                assert abs(limit_ms / cell["time_ms"] - cell["share"]) < 0.1 * cell["share"]
+    assert "policy" not in objects("bench", "--shape", "16,16", "--tokens", "16", "--dtype", "f32")[0]
+
+
 def test_bench_level_is_the_lower_of_both_limits():
     for args, isa in ((["--isa", "generic"], None), (["--isa", "avx512"], "generic")):
         cell = objects("bench", "--shape", "16,16", "--tokens", "16", "--dtype", "f32", *args, isa=isa)[0]
