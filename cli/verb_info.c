@@ -124,6 +124,7 @@ static void print_block_object(const struct cli_checkpoint *layers, size_t i) {
         cli_json_string("activation_source", block.activation_source);
         print_act(&block.act);
         cli_json_string("layout", block.layout_name);
+        cli_json_flag("in_out", block.in_out);
         cli_json_count("d_in", block.d_in);
         cli_json_count("d_ff", block.d_ff);
         cli_json_count("d_out", block.d_out);

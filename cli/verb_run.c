@@ -399,8 +399,8 @@ static int act_run(const struct cli_verb *verb, int argc, char **argv) {
 const struct cli_verb cli_verb_run = {
     "run",
     "run [FILE] [options]",
-    "Evaluates the feed-forward blocks of a checkpoint (GGUF, safetensors), or one block of noise, and prints for each the time,\n"
-    "the share of the machine's limit and a digest of y.",
+    "Evaluates the feed-forward blocks of a checkpoint (GGUF, safetensors), or one block of noise, and prints for each\n"
+    "the time, the share of the machine's limit and a digest of y.",
     "The digest is FNV-1a (64 bit) over y as little-endian f32 in row order. It depends on nothing but the weights,\n"
     "x and --compute: not on the machine, the instruction set or the threads.\n"
     "Without --input x is noise of root mean square 1 from --seed, times the weight of the norm before the block\n"

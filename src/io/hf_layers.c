@@ -240,7 +240,7 @@ static void hf_scheme_words(enum swiglu_scheme scheme, char *dst, size_t n) {
 
 static void hf_labels(struct swiglu_layer_rules *rules, const struct hf_naming *naming) {
     const char *type = swiglu_config_model_type(naming->config);
-    char words[72];
+    char words[72] = "";
     if (type[0]) {
         snprintf(rules->label, sizeof rules->label, "model_type %s", type);
         snprintf(rules->unknown, sizeof rules->unknown, "unknown model_type \"%s\"", type);

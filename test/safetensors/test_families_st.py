@@ -110,6 +110,9 @@ def test_every_family_is_tested():
     table = (pathlib.Path(os.environ["SWIGLU_SOURCE"]) / "src/io/hf_family.def").read_text()
     listed = set(re.findall(r'^FAMILY\("([^"]+)"', table, re.M))
     assert listed == {*FAMILIES, *LEFT_OUT}
+    text = (pathlib.Path(os.environ["SWIGLU_SOURCE"]) / "docs/files.md").read_text()
+    section = text.split("## safetensors")[1].split("\n## ")[0]
+    assert not [m for m in listed if not re.search(rf"\b{m}\b", section)]
 
 
 @pytest.mark.parametrize("biases", [False, True], ids=["plain", "biases"])
