@@ -75,9 +75,9 @@ def describe(
             keep.append(fill_matrix(getattr(desc, name), name, weight, dtype))
     first = desc.up if layout in ("separate", "ungated") else desc.gate
     desc.d_in, desc.d_ff, desc.d_out = first.cols, desc.down.cols, desc.down.rows
-    for name, bias in zip(("gate", "up", "down"), biases):
+    halves = 1 if layout in ("separate", "ungated") else 2
+    for name, bias, length in zip(("gate", "up", "down"), biases, (halves * desc.d_ff, desc.d_ff, desc.d_out)):
         if bias is not None:
-            length = getattr(desc, name).rows
             keep.append(fill_vector(getattr(desc, f"{name}_bias"), f"{name}_bias", bias, length, dtype))
     return desc, keep
 

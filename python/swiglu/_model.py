@@ -152,7 +152,7 @@ class Model:
         """Reads and packs block i. Raises IndexError, ValueError (a block that is left out, with the reason), OSError."""
         if not -len(self) <= i < len(self):
             raise IndexError(f"block {i} of {len(self)}")
-        file, desc, error = self._opened(), _abi.Desc(), error_record()
+        file, desc, error = self._opened(), _abi.new(_abi.Desc), error_record()
         status = lib.swiglu_model_desc(file.pointer, i % len(self), ctypes.byref(desc), ctypes.byref(error))
         check(status, f"block {i}", error)
         return Block._of_desc(desc, make_options(compute, isa), threads)

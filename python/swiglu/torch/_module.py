@@ -82,7 +82,9 @@ def linear_parts(linear: Optional[nn.Module]) -> tuple[Optional[Tensor], Optiona
         return None, None
     own = linear._parameters
     weight = own.get("weight")
-    return linear.weight if weight is None else weight, own["bias"] if "bias" in own else linear.bias  # type: ignore[return-value]
+    if weight is None or "bias" not in own:  # parametrised or pruned
+        return linear.weight, linear.bias  # type: ignore[return-value]
+    return weight, own["bias"]
 
 
 class PackedWeights(nn.Module):
