@@ -162,6 +162,11 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
                             .ctx = &place};
     p.panel_end = swiglu_min(p.panel + per_ticket, p.product->n_panels);
     if (job->train) p.raw = down ? &job->train->down : &job->train->up;
+    if (job->train && job->train->saved && !down) {
+        p.out_row = b->gated ? 2 * b->d_ff : b->d_ff;
+        p.out = job->train->saved + place.row0 * p.out_row;
+        p.out2 = b->gated ? p.out + b->d_ff : NULL;
+    }
     swiglu_pass_run(&p);
 }
 

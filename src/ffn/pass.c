@@ -49,6 +49,21 @@ static struct slice slice_at(const struct swiglu_pass *p, size_t panels, size_t 
     return s;
 }
 
+/* Totals that a tile adds to, or what finish will touch. */
+static void aim_out(const struct swiglu_pass *p, const struct slice *s, size_t panels, size_t row,
+                    struct swiglu_tile_args *a) {
+    const size_t at = row * p->out_row + s->panel * p->product->units_per_panel;
+    if (p->totals && a->add) {
+        a->out = (const char *)a->c;
+        a->out_stride = a->out_bytes = panels * 2 * p->kern->vl * sizeof(float);
+    } else if (p->out) {
+        a->out = (const char *)(p->out + at);
+        a->out2 = p->out2 ? (const char *)(p->out2 + at) : NULL;
+        a->out_stride = p->out_row * sizeof(float);
+        a->out_bytes = panels * p->product->units_per_panel * sizeof(float);
+    }
+}
+
 static void run_slice(const struct swiglu_pass *p, const struct slice *s, size_t panels, const struct slice *next, float *c,
                       size_t c_per_row) {
     const struct swiglu_product *w = p->product;
@@ -66,13 +81,7 @@ static void run_slice(const struct swiglu_pass *p, const struct slice *s, size_t
             swiglu_raw_aim(p->raw, p->kern, w, next->panel, panels, next->step, next->n, i - p->tile, n_tiles, &a);
         else
             aim_prefetch(&a, next ? next->w0 : NULL, next_bytes, panels, w->panel_bytes, i - p->tile, n_tiles);
-        if (p->totals && a.add) {
-            a.out = (const char *)a.c;
-            a.out_stride = panels * 2 * p->kern->vl * sizeof(float);
-        } else if (p->out) {
-            a.out = p->out + row * p->out_row + s->panel * w->units_per_panel * sizeof(float);
-            a.out_stride = p->out_row;
-        }
+        aim_out(p, s, panels, row, &a);
         t->run[w->wt](&a);
         if (s->step + s->n == w->n_steps && p->finish) p->finish(p->ctx, p, i, s->panel, a.c);
     }

@@ -27,8 +27,8 @@ struct swiglu_pass {
     float *totals;           /* NULL, or totals that outlive the pass: [panel group][row][vectors][vl], rows_padded rows */
     size_t rows_padded;
     int add;                 /* totals hold sums of earlier chunks */
-    const char *out;         /* NULL, or where finish will store row 0, column 0 as f32: fetched while a tile runs */
-    size_t out_row;          /* bytes between its rows */
+    const float *out, *out2; /* NULL, or where finish reads or writes row 0, unit 0: fetched while a tile runs */
+    size_t out_row;          /* elements between rows */
     swiglu_finish_fn *finish; /* NULL: only the totals are wanted */
     const void *ctx;
 };

@@ -342,8 +342,12 @@ static void run_pass(const struct spot *s, const struct target *t, size_t ticket
                             .add = add, .finish = finish, .ctx = ctx};
     p.panel_end = swiglu_min(p.panel + per_ticket, product.n_panels);
     if (finish == finish_dw && t->col == 1) {
-        p.out = (const char *)t->to;
-        p.out_row = t->row * sizeof(float);
+        p.out = t->to;
+        p.out_row = t->row;
+    } else if (finish == finish_hidden && job->saved) {
+        p.out_row = job->step->desc->d_ff * job->n_halves;
+        p.out = job->saved + s->token * p.out_row + s->unit;
+        p.out2 = job->n_halves == 2 ? p.out + job->step->desc->d_ff : NULL;
     }
     swiglu_pass_run(&p);
 }

@@ -57,8 +57,9 @@ struct swiglu_tile_args {
     const char *next_x;  /* prefetched to L2 meanwhile, a line per two steps (prefill tiles) */
     const char *next_w;  /* likewise, advancing by next_w_stride; any address is allowed */
     size_t next_w_stride;
-    const char *out;     /* NULL, or where the tile's rows will be added to or stored: fetched for writing meanwhile */
-    size_t out_stride;
+    /* NULL, or up to two places where what follows the tile reads or writes out_bytes of each row: fetched meanwhile */
+    const char *out, *out2;
+    size_t out_stride, out_bytes;
 };
 typedef void swiglu_tile_fn(const struct swiglu_tile_args *args);
 
