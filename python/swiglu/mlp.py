@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Optional, Protocol
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -36,15 +36,15 @@ class ConfigWithDropout(Config, Protocol):
 
 @dataclasses.dataclass
 class ModelConfig:
-    """d_ff None: 2/3 of 4 d_model, cut to an integer, to the nearest multiple of 256 (ties up)."""
+    """d_ff 0: 2/3 of 4 d_model, cut to an integer, to the nearest multiple of 256 (ties up)."""
 
     d_model: int = 768
-    d_ff: Optional[int] = None
+    d_ff: int = 0
     bias: bool = False
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.d_ff is None:
+        if self.d_ff == 0:
             self.d_ff = width(self.d_model, multiple_of=256, rule="nearest")
 
 

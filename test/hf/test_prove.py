@@ -151,7 +151,9 @@ def test_a_branch_taken_later_is_not_proven_then():
         prove(module)
 
 
-@pytest.mark.parametrize("name", ["silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu", "relu2", "quick_gelu"])
+@pytest.mark.parametrize(
+    "name", ["silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu", "relu2", "quick_gelu"]
+)
 def test_c157_activations_of_the_config(name):
     model = make("llama", hidden_act=name)
     with torch.no_grad():

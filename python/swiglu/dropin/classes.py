@@ -10,13 +10,17 @@ from __future__ import annotations
 import collections
 import dataclasses
 import importlib
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
 
 from ..torch import PackedWeights
-from .recipe import Recipe, evaluate, obstacle, obstacle_of_input
+from .freed import FreedBlock, FreedWeight, fail
+from .recipe import TENSORS, Recipe, evaluate, obstacle, obstacle_of_input
+
+_WITH_FREED = TENSORS | {FreedWeight}
 
 
 @dataclasses.dataclass
@@ -27,6 +31,7 @@ class State:
     parameter: str  # the name of x in the original forward
     policy: str
     fallbacks: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)  # reason -> calls
+    freed: Optional[FreedBlock] = None
 
 
 class Patched(PackedWeights):
@@ -43,6 +48,9 @@ class Patched(PackedWeights):
             x = kwargs[state.parameter]
         else:
             return self._fall_back("called with other arguments than x", args, kwargs)
+        if state.freed is not None:
+            reason = obstacle(self, state.recipe, _WITH_FREED) or obstacle_of_input(x, self, state.recipe, freed=True)
+            return state.freed(x) if reason is None else self._fall_back(reason, args, kwargs)
         reason = obstacle(self, state.recipe) or obstacle_of_input(x, self, state.recipe)
         if reason is not None:
             return self._fall_back(reason, args, kwargs)
@@ -51,7 +59,31 @@ class Patched(PackedWeights):
     def _fall_back(self, reason: str, args: Any, kwargs: Any) -> Tensor:
         if not torch.compiler.is_compiling():
             self._swiglu.fallbacks[reason] += 1
-        return super().forward(*args, **kwargs)  # type: ignore[misc, no-any-return]
+        return super().forward(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def train(self, mode: bool = True) -> Any:
+        if mode and self._swiglu.freed is not None:
+            fail("training needs the weights")
+        return super().train(mode)
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
+        if self._swiglu.freed is not None:
+            fail("moving or converting needs the weights")
+        return super()._apply(fn, recurse)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
+        if self._swiglu.freed is not None:
+            fail("loading a state needs a place for the weights")
+        super()._load_from_state_dict(state_dict, *args, **kwargs)
+
+    def state_dict(self, *args: Any, prefix: str = "", **kwargs: Any) -> Any:
+        """With the weights as they were, also where they are freed."""
+        state = super().state_dict(*args, prefix=prefix, **kwargs)
+        freed = self._swiglu.freed
+        if freed is not None:
+            for name in freed.recipe.linears:
+                state[f"{prefix}{name}.weight"] = freed.unpack(self, name)
+        return state
 
 
 def _encode(original: type[nn.Module]) -> str:
@@ -65,7 +97,7 @@ def subclass_of(original: type[nn.Module]) -> type[nn.Module]:
     if known is None or known._swiglu_original is not original:
         body = {"__module__": __name__, "__qualname__": name, "__doc__": original.__doc__, "_swiglu_original": original}
         known = globals()[name] = type(original.__name__, (Patched, original), body)
-    return known  # type: ignore[no-any-return]
+    return known
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -104,7 +104,10 @@ def _measure(name: str, module: nn.Module, state: State, x: Tensor, repeats: int
     try:
         times: tuple[list[float], list[float]] = ([], [])
         outputs: list[Any] = [None, None]
-        ways = (lambda: original.forward(module, x), lambda: evaluate(module, state.recipe, x))
+        ways: tuple[Callable[[], Any], ...] = (
+            lambda: original.forward(module, x),
+            lambda: evaluate(module, state.recipe, x),
+        )
         for repeat in range(repeats + 1):  # the first round packs and warms up
             for i, way in enumerate(ways):
                 start = time.perf_counter()

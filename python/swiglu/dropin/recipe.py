@@ -18,7 +18,7 @@ from .trace import Expression, NamedFloat, NotProven, formula
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 # What an operator can take: tensors, and what torch.compile and torch.export put in their place.
-_TENSORS = {torch.Tensor, nn.Parameter, FakeTensor, FunctionalTensor}
+TENSORS = frozenset({torch.Tensor, nn.Parameter, FakeTensor, FunctionalTensor})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,6 +181,13 @@ def weight_of(module: nn.Module, name: Optional[str]) -> Optional[torch.Tensor]:
     return child.weight if type(child) is nn.Linear else child.weight.t()
 
 
+def shape_of(module: nn.Module, name: Optional[str]) -> tuple[int, int]:
+    """(outputs, inputs) of a child, whether its weight is there or freed."""
+    child: Any = module._modules[name or ""]
+    rows, cols = child.weight.shape
+    return (rows, cols) if type(child) is nn.Linear else (cols, rows)
+
+
 def bias_of(module: nn.Module, name: Optional[str]) -> Optional[torch.Tensor]:
     return None if name is None else module._modules[name].bias  # type: ignore[union-attr, return-value]
 
@@ -201,7 +208,7 @@ def _hooked(child: Any) -> bool:
     )
 
 
-def obstacle(module: nn.Module, recipe: Recipe) -> Optional[str]:
+def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: frozenset[type] = TENSORS) -> Optional[str]:
     """Why the children must be called one by one now; None where one evaluation of the whole block is the same."""
     if (
         _hooks._global_forward_hooks
@@ -212,7 +219,7 @@ def obstacle(module: nn.Module, recipe: Recipe) -> Optional[str]:
         return "global module hooks are registered"
     children = module._modules
     for name in recipe.linears:
-        child = children[name]
+        child: Any = children[name]
         cls = type(child)
         if not _is_linear(cls):
             return f"{name} is a {cls.__name__}, not a plain nn.Linear"
@@ -220,8 +227,8 @@ def obstacle(module: nn.Module, recipe: Recipe) -> Optional[str]:
             return f"the forward of {cls.__name__} is replaced"
         if _hooked(child):
             return f"{name} has hooks"
-        for key, tensor in child._parameters.items():  # type: ignore[union-attr]
-            if tensor is not None and type(tensor) not in _TENSORS:
+        for key, tensor in child._parameters.items():
+            if tensor is not None and type(tensor) not in tensor_classes:
                 return f"{name}.{key} is a {type(tensor).__name__}"
     if recipe.act is not None:
         act = children[recipe.act]
@@ -233,14 +240,14 @@ def obstacle(module: nn.Module, recipe: Recipe) -> Optional[str]:
 
 
 
-def obstacle_of_input(x: Any, module: nn.Module, recipe: Recipe) -> Optional[str]:
+def obstacle_of_input(x: Any, module: nn.Module, recipe: Recipe, freed: bool = False) -> Optional[str]:
     """Why this x goes through the children; None where it need not."""
-    if type(x) not in _TENSORS:
+    if type(x) not in TENSORS:
         return f"x is a {type(x).__name__}"
     if x.device.type != "cpu":
         return f"x is on {x.device}"
     weight = module._modules[recipe.down].weight  # type: ignore[union-attr]
-    if weight.device.type != "cpu":
+    if weight.device.type != "cpu" and not freed:
         return f"the weights are on {weight.device}"
     if weight.dtype not in DTYPES:
         return f"the weights are {weight.dtype}"

@@ -25,6 +25,7 @@ class Entry:
     weight_bytes: int = 0
     packed_bytes: int = 0
     freed: bool = False
+    kept: Optional[str] = None  # why its weights were not freed although that was asked for
     state: Optional[State] = dataclasses.field(default=None, repr=False)
 
     @property
@@ -69,7 +70,7 @@ class Report:
         verb = "would be replaced" if self.dry_run else "replaced"
         lines = [
             f"{n} of {len(self.entries)} feed-forward blocks {verb}; weights {_mib(self.bytes_before)},"
-            f" with packed copies {_mib(self.bytes_after)}; fallbacks {self.fallbacks}"
+            f" after packing {_mib(self.bytes_after)}; fallbacks {self.fallbacks}"
         ]
         groups: dict[str, list[str]] = {}
         for entry in self.replaced:
@@ -77,6 +78,7 @@ class Report:
             groups.setdefault(f"{kind}, {entry.d_in} -> {entry.d_ff} -> {entry.d_out}", []).append(entry.name)
         lines += [f"  {_span(names)}: {what}" for what, names in groups.items()]
         lines += [f"  left alone: {entry.name} ({entry.cls}): {entry.reason}" for entry in self.left]
+        lines += [f"  not freed: {entry.name}: {entry.kept}" for entry in self.replaced if entry.kept]
         for entry in self.replaced:
             lines += [f"  fell back: {entry.name}, {count} times: {reason}" for reason, count in entry.fallbacks.items()]
         return "\n".join(lines)

@@ -110,7 +110,7 @@ def formula(module: nn.Module, training: bool) -> Expression:
     """Raises NotProven where there is none."""
     forward = type(module).forward
     try:
-        result = forward(_StandIn(module, training), Expression("x"))  # type: ignore[arg-type]
+        result = forward(_StandIn(module, training), Expression("x"))
     except NotProven:
         raise
     except Exception as error:  # anything at all may happen in a stranger's forward

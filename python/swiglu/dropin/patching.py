@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Walks a model, replaces what is proven, and puts it back."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any, Optional
+
+from torch import nn
+
+from ..torch import repack
+from ..torch._module import POLICIES
+from . import freed
+from .classes import Patched, State, subclass_of
+from .recipe import Recipe, prove, shape_of, tensors
+from .report import Entry, Report
+from .trace import NotProven
+
+_LOOKS_LIKE_ONE = re.compile(r"mlp|ffn|feed_?forward|expert|moe", re.IGNORECASE)
+_QUANTISED = re.compile(r"(q\d|iq\d|int\d|mxfp4|nf4|fp8)", re.IGNORECASE)
+
+
+def patch(
+    model: nn.Module, weights: str = "keep", free: bool = False, *, policy: str = "recompute", dry_run: bool = False
+) -> Report:
+    """Replaces each feed-forward block of model whose formula can be proven from its class, children and tensors.
+
+    A replaced module keeps its children, parameters and state_dict; its class becomes a subclass of its own class. Each
+    call first checks that the children are plain nn.Linear or Conv1D without hooks, adapters or parametrisations, and runs
+    the original forward where they are not (report.fallbacks counts). Inference (eval mode, no gradients) computes from
+    packed copies of the weights, training straight from the weights.
+
+    weights   "keep": as they are
+    free      also give back the memory of the original weights, for inference only
+    policy    what training keeps for backward besides x: "recompute" nothing, "keep" gate and up
+    dry_run   change nothing, only report
+
+    With free the packed copies are made at once and the weights become meta tensors; state_dict() and save_pretrained()
+    unpack them, bit for bit, and restore() brings them back. Training, .to(), optimisers, pickling and whatever else needs
+    their values raise FreedWeightError. A weight that another module uses too is not freed; the report says so.
+
+    Raises TypeError (not a module) and ValueError (weights that are unknown or quantised, an unknown policy, free while a
+    module is in training mode). Patching twice is fine.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
+    if policy not in POLICIES:
+        raise ValueError(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
+    if weights != "keep":
+        quantised = isinstance(weights, str) and _QUANTISED.match(weights)
+        why = "quantised weights cannot be made from a model yet" if quantised else "unknown"
+        raise ValueError(f"weights {weights!r}: {why}; only 'keep' is possible")
+    if free and not dry_run and any(module.training for module in model.modules()):
+        raise ValueError("free=True is for inference, but modules are in training mode: call model.eval() first")
+    walk = _Walk(policy, free, dry_run)
+    if free:
+        for module in model.modules():
+            walk.uses.update(id(p) for p in module._parameters.values() if p is not None)
+    walk.visit(model, "")
+    return Report(walk.entries, dry_run)
+
+
+@dataclasses.dataclass
+class _Walk:
+    policy: str
+    free: bool
+    dry_run: bool
+    entries: list[Entry] = dataclasses.field(default_factory=list)
+    uses: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)  # of each parameter
+    _seen: set[int] = dataclasses.field(default_factory=set)
+
+    def visit(self, module: nn.Module, name: str) -> None:
+        """Depth first; what is below a block belongs to it."""
+        if id(module) in self._seen:
+            return
+        self._seen.add(id(module))
+        cls = type(module)
+        if isinstance(module, Patched):
+            return self._replace(module, name, module._swiglu.recipe)
+        if cls.__module__.startswith("swiglu."):
+            return  # these modules compute with the library anyway
+        reason = "its own forward was not found to be that of a block"
+        if len(module._modules) >= 2:
+            try:
+                return self._replace(module, name, prove(module))
+            except NotProven as error:
+                reason = str(error)
+        before = len(self.entries)
+        for key, child in module._modules.items():
+            if child is not None:
+                self.visit(child, f"{name}.{key}" if name else key)
+        if len(self.entries) == before and _looks_like_one(name, module):
+            self.entries.append(Entry(name, cls.__name__, reason))
+
+    def _replace(self, module: nn.Module, name: str, recipe: Recipe) -> None:
+        shared = self.free and any(self.uses[id(t)] > 1 for t in tensors(module, recipe))
+        kept = "its weights are used by another module too" if shared else None
+        state = module._swiglu if isinstance(module, Patched) else State(recipe, _parameter(type(module)), self.policy)
+        entry = _entry(name, module, recipe, state, kept, self.free and not kept)
+        if not self.dry_run:
+            state.policy = self.policy
+            if not isinstance(module, Patched):
+                module._swiglu = state  # type: ignore[assignment]
+                module.__class__ = subclass_of(type(module))
+            if self.free and not kept and state.freed is None:
+                state.freed = freed.free(module, recipe)
+                entry.packed_bytes = state.freed.packed_bytes
+        self.entries.append(entry)
+
+
+def _looks_like_one(name: str, module: nn.Module) -> bool:
+    """Whether a user would expect to hear of it: something with matrices, under a name for such blocks."""
+    named = any(_LOOKS_LIKE_ONE.search(text) for text in (type(module).__name__, name.rpartition(".")[2]))
+    return named and not isinstance(module, (nn.Linear, nn.Embedding)) and any(p.dim() > 1 for p in module.parameters())
+
+
+def _parameter(cls: type[nn.Module]) -> str:
+    names = list(inspect.signature(cls.forward).parameters)
+    return names[1] if len(names) > 1 else ""
+
+
+def _entry(name: str, module: nn.Module, recipe: Recipe, state: State, kept: Optional[str], free: bool) -> Entry:
+    first, (d_out, d_ff) = shape_of(module, recipe.gate or recipe.up), shape_of(module, recipe.down)
+    weight: Any = module._modules[recipe.down].weight  # type: ignore[union-attr]
+    matrices = 1 if recipe.layout == "ungated" else 2
+    # Panels hold 32 or 64 outputs, or 16 or 32 pairs of gate and up; this is what the larger ones take.
+    packed = weight.element_size() * (matrices * _up_to(d_ff, 64 // matrices) * first[1] + _up_to(d_out, 64) * d_ff)
+    return Entry(
+        name=name,
+        cls=type(module).__name__,
+        layout=recipe.layout,
+        activation=recipe.activation,
+        dtype=str(weight.dtype).removeprefix("torch."),
+        d_in=first[1],
+        d_ff=d_ff,
+        d_out=d_out,
+        weight_bytes=sum(t.numel() * t.element_size() for t in tensors(module, recipe)),
+        packed_bytes=packed if state.freed is None else state.freed.packed_bytes,
+        freed=free or state.freed is not None,
+        kept=kept,
+        state=state,
+    )
+
+
+def _up_to(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple
+
+
+def restore(model: nn.Module) -> int:
+    """Gives every replaced module of model its own class back, and freed weights their values; returns how many there were.
+    Restored weights are new parameters: an optimiser made before does not know them."""
+    n = 0
+    for module in list(model.modules()):
+        if isinstance(module, Patched):
+            if module._swiglu.freed is not None:
+                freed.bring_back(module, module._swiglu.freed)
+            repack(module)
+            original: Any = type(module)._swiglu_original
+            del module._swiglu
+            module.__class__ = original
+            n += 1
+    return n
+
+
+@contextlib.contextmanager
+def patched(model: nn.Module, **options: Any) -> Iterator[Report]:
+    """with swiglu.patched(model) as report: patches (the options of patch) and restores, also after an exception. Blocks
+    that were patched before stay patched."""
+    before = {id(module) for module in model.modules() if isinstance(module, Patched)}
+    try:
+        yield patch(model, **options)
+    finally:
+        for module in list(model.modules()):
+            if isinstance(module, Patched) and id(module) not in before:
+                restore(module)
