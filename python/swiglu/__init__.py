@@ -28,7 +28,7 @@ from ._model import LayerInfo, Model, ModelInfo, TensorInfo, load
 
 if TYPE_CHECKING:
     from . import mlp, nn, torch
-    from .dropin import compare, patch, patched, restore
+    from .dropin import FreedWeightError, compare, patch, patched, restore
     from .torch import repack
 
 
@@ -45,6 +45,7 @@ __all__ = [
     "Block",
     "BlockInfo",
     "Counts",
+    "FreedWeightError",
     "LayerInfo",
     "Model",
     "ModelInfo",
@@ -79,6 +80,7 @@ _LAZY = {
     "patched": (".dropin", "patched"),
     "restore": (".dropin", "restore"),
     "compare": (".dropin", "compare"),
+    "FreedWeightError": (".dropin", "FreedWeightError"),
 }
 
 
