@@ -155,7 +155,7 @@ def test_bits_do_not_depend_on_threads(threads):
         ({"threads": 1.5}, TypeError, "threads must be an int"),
         ({"isa": "sse"}, ValueError, "isa 'sse' is not one of generic"),
         ({"up": np.zeros((3, D), np.float32)}, ValueError, r"up: is \[3, 24\], the widths ask for \[40, 24\] \(E_SHAPE\)"),
-        ({"down": np.zeros((N, F + 1), np.float32)}, ValueError, "E_SHAPE"),
+        ({"down": np.zeros((N, F + 1), np.float32), "gate_bias": None, "up_bias": None}, ValueError, "E_SHAPE"),
         ({"up": np.zeros(D, np.float32)}, ValueError, "up: 1 dimensions"),
         ({"up": np.zeros((F, D))}, TypeError, "up: an array of float64"),
         ({"up": np.zeros((F, D), np.uint16)}, TypeError, "up: an array of uint16; it can be"),
