@@ -26,7 +26,8 @@ struct swiglu_model_options {
 };
 
 /* what     opens a GGUF file (v2, v3), a .safetensors file with the config.json beside it, or a folder with
- *          model.safetensors.index.json and its shards or model.safetensors; checks all of its headers, finds its blocks
+ *          model.safetensors.index.json (which may be named itself) and its shards, or model.safetensors; checks all of
+ *          its headers, finds its blocks
  * memory   *model must be passed to swiglu_model_close; NULL on failure. options and error may be NULL
  * threads  any; a model is immutable, but its descriptions' read callbacks use pread and may run at once
  * errors   E_OPEN, E_FORMAT, E_UNSUPPORTED, E_READ, E_MEMORY, E_ARGUMENT     since  0.1 */

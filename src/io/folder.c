@@ -16,9 +16,15 @@
 #define SINGLE "model.safetensors"
 #define CONFIG "config.json"
 
+static bool folder_is_index(const char *path) {
+    static const char end[] = ".safetensors.index.json";
+    const size_t n = strlen(path);
+    return n >= sizeof end - 1 && !strcmp(path + n - (sizeof end - 1), end);
+}
+
 bool swiglu_folder_is(const char *path) {
     struct stat st;
-    return !stat(path, &st) && S_ISDIR(st.st_mode);
+    return folder_is_index(path) || (!stat(path, &st) && S_ISDIR(st.st_mode));
 }
 
 /* FOLDER/NAME, to be freed; NULL when memory is short. */
@@ -163,38 +169,54 @@ static enum swiglu_status folder_plain(struct swiglu_catalog *catalog, const str
     return SWIGLU_OK;
 }
 
-enum swiglu_status swiglu_folder_read(struct swiglu_catalog *catalog, struct swiglu_config *config, const char *folder,
-                                      bool scan, struct swiglu_error *error) {
+/* must: the index was asked for by name. */
+static enum swiglu_status folder_read(struct swiglu_catalog *catalog, const char *folder, const char *index_path,
+                                      bool must, bool scan, struct swiglu_error *error) {
     struct swiglu_index index = {0};
     struct swiglu_names present = {0};
-    char *config_path = folder_path(folder, CONFIG), *index_path = folder_path(folder, INDEX);
-    enum swiglu_status status = SWIGLU_E_MEMORY;
-    if (config_path && index_path) {
-        status = swiglu_config_read(config, catalog, config_path, error);
-    } else {
-        (void)folder_fail(folder, status, 0, "out of memory", error);
-    }
-    if (status == SWIGLU_OK) status = folder_list(&present, folder, error);
+    enum swiglu_status status = folder_list(&present, folder, error);
     if (status == SWIGLU_OK && !scan) status = swiglu_index_read(&index, catalog, index_path, error);
     if (status == SWIGLU_OK)
-        status = index.present ? folder_indexed(catalog, &index, &present, folder, error)
-                               : folder_plain(catalog, &present, folder, scan, error);
-    swiglu_free(config_path);
-    swiglu_free(index_path);
+        status = index.present  ? folder_indexed(catalog, &index, &present, folder, error)
+                 : must && !scan ? folder_fail(index_path, SWIGLU_E_OPEN, ENOENT, "there is no such index", error)
+                                : folder_plain(catalog, &present, folder, scan, error);
     swiglu_names_free(&present);
     swiglu_index_free(&index);
     return status;
 }
 
+static char *folder_copy(const char *path, size_t n) {
+    char *copy = swiglu_alloc(n + 1);
+    return copy ? memcpy(copy, path, n) : NULL;
+}
+
+/* The path of the folder that a file lies in, to be freed. */
+static char *folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? folder_copy(path, (size_t)(slash - path) + (slash == path)) : folder_copy(".", 1);
+}
+
 enum swiglu_status swiglu_folder_config(struct swiglu_catalog *catalog, struct swiglu_config *config, const char *path,
                                         struct swiglu_error *error) {
-    const char *slash = strrchr(path, '/');
-    const size_t n = slash ? (size_t)(slash - path) + 1 : 0;
-    char *config_path = swiglu_alloc(n + sizeof CONFIG);
+    char *folder = folder_of(path), *config_path = folder ? folder_path(folder, CONFIG) : NULL;
+    swiglu_free(folder);
     if (!config_path) return folder_fail(path, SWIGLU_E_MEMORY, 0, "out of memory", error);
-    memcpy(config_path, path, n);
-    memcpy(config_path + n, CONFIG, sizeof CONFIG);
     const enum swiglu_status status = swiglu_config_read(config, catalog, config_path, error);
     swiglu_free(config_path);
+    return status;
+}
+
+enum swiglu_status swiglu_folder_read(struct swiglu_catalog *catalog, struct swiglu_config *config, const char *path,
+                                      bool scan, struct swiglu_error *error) {
+    const bool is_index = folder_is_index(path);
+    char *index_path = is_index ? folder_copy(path, strlen(path)) : folder_path(path, INDEX);
+    if (!index_path) return folder_fail(path, SWIGLU_E_MEMORY, 0, "out of memory", error);
+    char *folder = folder_of(index_path);
+    enum swiglu_status status = swiglu_folder_config(catalog, config, index_path, error);
+    if (status == SWIGLU_OK)
+        status = folder ? folder_read(catalog, folder, index_path, is_index, scan, error)
+                        : folder_fail(path, SWIGLU_E_MEMORY, 0, "out of memory", error);
+    swiglu_free(folder);
+    swiglu_free(index_path);
     return status;
 }

@@ -5,10 +5,11 @@
 
 #include "io/config.h"
 
+/* A folder, or a file called *.safetensors.index.json, which stands for its folder. */
 bool swiglu_folder_is(const char *path);
 
-/* Reads what the folder holds: model.safetensors.index.json and the files that it lists, else model.safetensors; with
- * scan every file called *.safetensors and no index. Files that are there and not read are warnings. */
+/* Reads what the folder holds: the index and the files that it lists, else model.safetensors; with scan every file called
+ * *.safetensors and no index. Files that are there and not read are warnings. */
 enum swiglu_status swiglu_folder_read(struct swiglu_catalog *catalog, struct swiglu_config *config, const char *path,
                                       bool scan, struct swiglu_error *error);
 

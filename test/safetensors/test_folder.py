@@ -201,6 +201,23 @@ def test_empty_index(tmp_path):
         assert (model.info.n_tensors, model.info.n_blocks, model.info.file_bytes) == (0, 0, 0)
 
 
+def test_the_index_itself_can_be_named(folder, parts):
+    with capi.opened(folder / INDEX) as model:
+        check_block(model, 0, parts[0], ACT["silu"])
+    os.rename(folder / INDEX, folder / "other.safetensors.index.json")
+    with capi.opened(folder / "other.safetensors.index.json") as model:
+        check_block(model, 1, parts[1], ACT["silu"])
+    write_single(folder, tensors_of(parts))
+    refused(folder / INDEX, INDEX, "there is no such index", status=capi.E_OPEN)
+
+
+def test_paths_without_a_folder(folder, parts, monkeypatch):
+    monkeypatch.chdir(folder)
+    for path in (INDEX, ".", FIRST):
+        with capi.opened(path) as model:
+            assert model.info.architecture == b"llama"
+
+
 def test_shard_that_is_broken(folder):
     os.truncate(folder / SECOND, 100)
     refused(folder, SECOND, "header length")
