@@ -13,7 +13,6 @@ from typing import Any, Callable, Optional
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from . import _kernels
 from ._plan import check_shapes, empty_gradient, is_copied, n_rows
@@ -77,18 +76,17 @@ def _needs(needed: tuple[bool, ...]) -> tuple[int, tuple[int, ...]]:
     return sum(1 << (i - 2) for i in places), places
 
 
-def _gradients(ctx: Any, dy: Optional[Tensor], _: Optional[Tensor] = None) -> tuple[Optional[Tensor], ...]:
-    result: list[Optional[Tensor]] = [None] * 9
-    if dy is not None:
-        *block, kept = ctx.saved_tensors
-        op: Any = _kernels.ffn_backward if is_ordinary((dy, kept, *block)) else ffn_backward
-        mask, places = _needs(ctx.needs_input_grad)
-        for place, gradient in zip(places, op(dy, kept, *block, *ctx.config, mask)):
-            result[place] = gradient
-    return tuple(result)
+class _NoSecond(torch.autograd.Function):
+    """Passes gradients on, as a function of all that they depend on, whose own gradient is an error: a second derivative
+    must not be taken for zero."""
 
+    @staticmethod
+    def forward(ctx: Any, n: int, *tensors: Optional[Tensor]) -> Any:
+        return tuple(None if t is None else t.view_as(t) for t in tensors[:n])
 
-_gradients_once = once_differentiable(_gradients)
+    @staticmethod
+    def backward(ctx: Any, *grads: Optional[Tensor]) -> Any:
+        raise RuntimeError("swiglu: ffn has no second derivatives (its backward was run with create_graph=True)")
 
 
 class _Differentiable(torch.autograd.Function):
@@ -110,8 +108,22 @@ class _Differentiable(torch.autograd.Function):
         return result
 
     @staticmethod
-    def backward(ctx: Any, *grads: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
-        return (_gradients_once if torch.is_grad_enabled() else _gradients)(ctx, *grads)
+    def backward(ctx: Any, dy: Optional[Tensor], _: Optional[Tensor] = None) -> tuple[Optional[Tensor], ...]:
+        result: list[Optional[Tensor]] = [None] * 9
+        if dy is not None:
+            *block, kept = ctx.saved_tensors
+            tensors = (dy, kept, *block)
+            op: Any = _kernels.ffn_backward if is_ordinary(tensors) else ffn_backward
+            mask, places = _needs(ctx.needs_input_grad)
+            if torch.is_grad_enabled():  # create_graph
+                with torch.no_grad():
+                    gradients = op(*tensors, *ctx.config, mask)
+                gradients = _NoSecond.apply(len(gradients), *gradients, *tensors)  # type: ignore[no-untyped-call]
+            else:
+                gradients = op(*tensors, *ctx.config, mask)
+            for place, gradient in zip(places, gradients):
+                result[place] = gradient
+        return tuple(result)
 
 
 def _wants_gradient(block: Sequence[Optional[Tensor]]) -> bool:
