@@ -175,7 +175,8 @@ def test_bench_cell():
 
 def test_bench_of_training():
     for policy in ("recompute", "keep"):
-        cells = objects("bench", "--mode", "train", "--policy", policy, "--shape", "128,256", "--tokens", "3,64", "--dtype", "f16")
+        cells = objects("bench", "--mode", "train", "--policy", policy, "--shape", "128,256", "--tokens", "3,64",
+                        "--dtype", "f16")
         assert [c["state"] for c in cells] == ["cold", "warm"]
         for cell in cells:
             assert cell["mode"] == "train" and cell["policy"] == policy and cell["compute"] == "f32"
