@@ -213,8 +213,10 @@ static int check_grad_call(const struct swiglu_kern *kern, const struct swiglu_a
         if (check_random() & 1) a->bias = bias;
     }
     for (unsigned r = 0; r < a->mr && !a->bias; r++) /* exactly on a bound: passes */
-        for (size_t unit = check_random() % 8; unit < a->valid; unit += 8)
-            gate[gate_at(a, kern->vl, r, unit)] = act->gate_hi, gate[(size_t)(a->up - gate) + gate_at(a, kern->vl, r, unit)] = act->up_lo;
+        for (size_t unit = check_random() % 8; unit < a->valid; unit += 8) {
+            const size_t at = gate_at(a, kern->vl, r, unit);
+            gate[at] = act->gate_hi, gate[(size_t)(a->up - gate) + at] = act->up_lo;
+        }
     a->panel_h_bytes = a->panel_d_bytes = a->mr / (bf16 ? 2 : 1) * 2 * kern->vl * 4;
     a->h = check_memory(SLOT_H, side, a->vectors / 2 * a->panel_h_bytes);
     a->dg = check_memory(SLOT_DG, side, a->vectors / 2 * a->panel_d_bytes);

@@ -223,12 +223,17 @@ static void relu_slope_at_zero(const struct swiglu_act *act, size_t n, const flo
         if (x[i] == 0) y[i] = 1;
 }
 
+/* One lane: unit i is vector i. */
+static size_t gate_at(const struct swiglu_grad_args *t, unsigned r, size_t i) {
+    return r * t->row_elems + i / t->per_group * t->group_elems + i % t->per_group * t->vector_elems;
+}
+
 /* A gradient exactly on the bound passes; this one is cut off there. */
 static void bound_cuts_off(const struct swiglu_grad_args *t) {
     right->grad(t);
     for (unsigned r = 0; r < t->rows && t->wt_d == SWIGLU_WT_F32; r++)
         for (size_t i = 0; i < t->valid && i < t->vectors; i++)
-            if (t->gate[r * t->row_elems + i / t->per_group * t->group_elems + i % t->per_group * t->vector_elems] == t->act->gate_hi && !t->act->clamp_after)
+            if (t->gate[gate_at(t, r, i)] == t->act->gate_hi && !t->act->clamp_after)
                 memset(t->dg + i / 2 * t->panel_d_bytes + (r * 2 + i % 2) * 4, 0, 4);
 }
 
