@@ -35,7 +35,7 @@ static void doubles_agree_with_central_differences(void **state) {
     for (size_t i = 0; (name = swiglu_act_name(i, NULL)); i++) {
         const struct swiglu_act act = named(name);
         for (int n = -3000; n < 3000; n++) {
-            const double a = n * 0.01003;
+            const double a = (n + 0.3) * 0.01; /* no difference across a kink at 0 */
             const double found = (swiglu_ref_act(&act, a + step) - swiglu_ref_act(&act, a - step)) / (2 * step);
             const double up = (swiglu_ref_up(&act, a + step) - swiglu_ref_up(&act, a - step)) / (2 * step);
             if (slope_jump(&act, a - step, a + step) == 0 && !(fabs(found - slope_of(&act, a)) < 1e-8 * (1 + fabs(a))))

@@ -244,7 +244,7 @@ static struct call new_call(int layout) {
     c.grads = grads_of(&c.o);
     c.y = (struct swiglu_rows){c.o.part[Y], SWIGLU_F32, 0};
     assert_int_equal(swiglu_train_bytes(&c.desc, NULL, M, c.flags, 1, &c.work.bytes, &saved_bytes), SWIGLU_OK);
-    c.work.data = c.work_data = calloc(c.work.bytes, 1), c.saved = calloc(saved_bytes, 1);
+    c.work.data = c.work_data = calloc(c.work.bytes + 1, 1), c.saved = calloc(saved_bytes + 1, 1);
     return c;
 }
 
