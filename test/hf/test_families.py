@@ -7,7 +7,7 @@ import pytest
 import swiglu
 import torch
 from families import FAMILIES, LAYERS, blocks, make, tokens
-from swiglu.dropin.recipe import bias_of, tensors, weight_of
+from swiglu.dropin.recipe import parts_of, tensors
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -45,14 +45,13 @@ def test_block_is_within_the_bound_of_eager(family):
         for name, module in blocks(model):
             y = module(given[name])
             recipe = module._swiglu.recipe
-            names = recipe.gate, recipe.up, recipe.down
-            weights, biases = ([of(module, n) for n in names] for of in (weight_of, bias_of))
+            parts = [array(tensor) for tensor in parts_of(module, recipe)]
             reference, bound = swiglu.reference(
                 given[name].numpy(),
-                *map(array, weights),
+                *parts[:3],
                 activation=recipe.activation,
                 layout=recipe.layout,
-                **dict(zip(("gate_bias", "up_bias", "down_bias"), map(array, biases))),
+                **dict(zip(("gate_bias", "up_bias", "down_bias"), parts[3:])),
             )
             assert np.all(np.abs(y.numpy() - reference) <= bound)
             assert np.all(np.abs(y.numpy() - eager[name].numpy()) <= 2 * bound)

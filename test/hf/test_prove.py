@@ -97,6 +97,24 @@ class Counts(Base):
         return self.c(F.silu(self.a(x)) * self.b(x))
 
 
+class Appends(Base):
+    def __init__(self):
+        super().__init__()
+        self.log = []
+
+    def forward(self, x):
+        self.log.append(x)
+        return self.c(F.silu(self.a(x)) * self.b(x))
+
+
+class Helper(Base):
+    def act(self, x):
+        return F.silu(x)
+
+    def forward(self, x):
+        return self.c(self.act(self.a(x)) * self.b(x))
+
+
 class ByMode(Base):
     def forward(self, x):
         h = F.silu(self.a(x)) * self.b(x)
@@ -129,6 +147,8 @@ class OtherAxis(Packed):
         (Looks, r"reads \.sum of x"),
         (Weights, "uses|cannot be followed|reads"),
         (Counts, "sets calls"),
+        (Appends, "uses log, which is neither"),
+        (Helper, "uses act, which is neither"),
         (ByMode, "is not a block"),
         (Clamped, "is not a block"),
         (Same, "is not a block"),

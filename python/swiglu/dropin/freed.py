@@ -15,7 +15,7 @@ from .._library import check, lib
 from .._threads import workspace
 from ..torch._plan import DTYPES, Plan, as_rows, empty_result, fill_rows, n_rows
 from ..torch._team import team
-from .recipe import Recipe, bias_of, weight_of
+from .recipe import Recipe, parts_of
 
 # What may be asked of a weight that is not there: everything but its values.
 _METADATA = frozenset(
@@ -74,8 +74,7 @@ class FreedBlock:
 
     def __init__(self, module: nn.Module, recipe: Recipe) -> None:
         """Packs; the module stays as it is."""
-        names = (recipe.gate, recipe.up, recipe.down)
-        parts: Any = (*(weight_of(module, name) for name in names), *(bias_of(module, name) for name in names))
+        parts: Any = parts_of(module, recipe)
         first = parts[0] if parts[0] is not None else parts[1]
         self.recipe = recipe
         with torch.no_grad():

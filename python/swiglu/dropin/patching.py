@@ -85,7 +85,7 @@ class _Walk:
         if cls.__module__.startswith("swiglu."):
             return  # these modules compute with the library anyway
         reason = "its own forward was not found to be that of a block"
-        if len(module._modules) >= 2:
+        if len(module._modules) >= 2 and (_is_flat(module) or _looks_like_one(name, module)):
             try:
                 return self._replace(module, name, prove(module))
             except NotProven as error:
@@ -111,6 +111,10 @@ class _Walk:
                 state.freed = freed.free(module, recipe)
                 entry.packed_bytes = state.freed.packed_bytes
         self.entries.append(entry)
+
+
+def _is_flat(module: nn.Module) -> bool:
+    return not any(child is not None and child._modules for child in module._modules.values())
 
 
 def _looks_like_one(name: str, module: nn.Module) -> bool:

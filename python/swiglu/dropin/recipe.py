@@ -32,10 +32,11 @@ class Recipe:
     activation: str
     act: Optional[str] = None  # the child that is the activation
     dropout: Optional[str] = None  # what drops outputs in training: a child, or an attribute that is a probability
+    linears: tuple[str, ...] = dataclasses.field(init=False)
 
-    @property
-    def linears(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.gate, self.up, self.down) if name is not None)
+    def __post_init__(self) -> None:
+        names = (self.gate, self.up, self.down)
+        object.__setattr__(self, "linears", tuple(name for name in names if name is not None))
 
 
 # Classes whose product is taken over, with the forward that is known; transformers' Conv1D, which stores its weight as
@@ -158,7 +159,7 @@ def prove(module: nn.Module) -> Recipe:
     reason = obstacle(module, recipe)
     if reason:
         raise NotProven(reason)
-    gate, up, down = (weight_of(module, name) for name in (recipe.gate, recipe.up, recipe.down))
+    gate, up, down = parts_of(module, recipe)[:3]
     first = gate if gate is not None else up
     assert first is not None and down is not None
     dtypes = {str(t.dtype).removeprefix("torch.") for t in tensors(module, recipe)}
@@ -173,12 +174,23 @@ def prove(module: nn.Module) -> Recipe:
     return recipe
 
 
-def weight_of(module: nn.Module, name: Optional[str]) -> Optional[torch.Tensor]:
-    """[out, in]; Conv1D's as a transposed view."""
-    if name is None:
-        return None
-    child: Any = module._modules[name]
-    return child.weight if type(child) is nn.Linear else child.weight.t()
+Parts = tuple[Optional[torch.Tensor], ...]
+
+
+def parts_of(module: nn.Module, recipe: Recipe) -> Parts:
+    """Weights of gate, up and down, [outputs, inputs] (Conv1D's as a transposed view), and then their biases."""
+    weights: list[Optional[torch.Tensor]] = []
+    biases: list[Optional[torch.Tensor]] = []
+    for name in (recipe.gate, recipe.up, recipe.down):
+        if name is None:
+            weights.append(None)
+            biases.append(None)
+            continue
+        child: Any = module._modules[name]
+        weight = child._parameters["weight"]
+        weights.append(weight if type(child) is nn.Linear else weight.t())
+        biases.append(child._parameters["bias"])
+    return (*weights, *biases)
 
 
 def shape_of(module: nn.Module, name: Optional[str]) -> tuple[int, int]:
@@ -188,14 +200,10 @@ def shape_of(module: nn.Module, name: Optional[str]) -> tuple[int, int]:
     return (rows, cols) if type(child) is nn.Linear else (cols, rows)
 
 
-def bias_of(module: nn.Module, name: Optional[str]) -> Optional[torch.Tensor]:
-    return None if name is None else module._modules[name].bias  # type: ignore[union-attr, return-value]
-
-
 def tensors(module: nn.Module, recipe: Recipe) -> list[torch.Tensor]:
     """Every parameter of the block."""
-    children = [module._modules[name] for name in recipe.linears]
-    return [t for child in children if child is not None for t in child._parameters.values() if t is not None]
+    children: list[Any] = [module._modules[name] for name in recipe.linears]
+    return [t for child in children for t in child._parameters.values() if t is not None]
 
 
 def _hooked(child: Any) -> bool:
@@ -227,7 +235,10 @@ def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: frozenset[type] 
             return f"the forward of {cls.__name__} is replaced"
         if _hooked(child):
             return f"{name} has hooks"
-        for key, tensor in child._parameters.items():
+        parameters = child._parameters
+        if "weight" not in parameters or "bias" not in parameters:
+            return f"{name} computes its weight"
+        for key, tensor in parameters.items():
             if tensor is not None and type(tensor) not in tensor_classes:
                 return f"{name}.{key} is a {type(tensor).__name__}"
     if recipe.act is not None:
@@ -239,15 +250,15 @@ def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: frozenset[type] 
     return None
 
 
-
 def obstacle_of_input(x: Any, module: nn.Module, recipe: Recipe, freed: bool = False) -> Optional[str]:
     """Why this x goes through the children; None where it need not."""
     if type(x) not in TENSORS:
         return f"x is a {type(x).__name__}"
-    if x.device.type != "cpu":
+    child: Any = module._modules[recipe.down]
+    weight = child._parameters["weight"]
+    if not x.is_cpu:
         return f"x is on {x.device}"
-    weight = module._modules[recipe.down].weight  # type: ignore[union-attr]
-    if weight.device.type != "cpu" and not freed:
+    if not weight.is_cpu and not freed:
         return f"the weights are on {weight.device}"
     if weight.dtype not in DTYPES:
         return f"the weights are {weight.dtype}"
@@ -264,8 +275,7 @@ def evaluate(module: nn.Module, recipe: Recipe, x: torch.Tensor, policy: str = "
     """The block of x, once nothing is in the way."""
     y = ffn(
         x,
-        *(weight_of(module, name) for name in (recipe.gate, recipe.up, recipe.down)),  # type: ignore[arg-type]
-        *(bias_of(module, name) for name in (recipe.gate, recipe.up, recipe.down)),
+        *parts_of(module, recipe),  # type: ignore[arg-type]
         activation=recipe.activation,
         layout=recipe.layout,
         policy=policy,

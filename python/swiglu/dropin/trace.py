@@ -9,11 +9,14 @@ is called. A forward that looks at values, reads parameters itself or changes th
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import nn
+
+
+_VALUES = (bool, int, float, str, type(None), torch.dtype)  # nothing that a forward could change
 
 
 class NotProven(Exception):
@@ -94,9 +97,8 @@ class _StandIn:
         if name in module._parameters or name in module._buffers:
             raise NotProven(f"its forward uses the tensor {name} itself")
         value = inspect.getattr_static(module, name, None)
-        if isinstance(value, (torch.Tensor, Callable)) or isinstance(value, (staticmethod, classmethod, property)):  # type: ignore[arg-type]
-            raise NotProven(f"its forward uses {name}, which is not a submodule or a plain value")
-        value = getattr(module, name)
+        if not isinstance(value, _VALUES) and name != "config":
+            raise NotProven(f"its forward uses {name}, which is neither a submodule nor a plain value")
         if type(value) is float:
             value = NamedFloat(value)
             value.name = name
