@@ -80,6 +80,11 @@ class Work(c.Structure):
     _fields_ = [("data", c.c_void_p), ("bytes", c.c_size_t)]
 
 
+class Reference(Sized):
+    _fields_ = [("struct_size", c.c_size_t), ("compute", c.c_int), ("y_dtype", c.c_int)] + [
+        (n, c.c_void_p) for n in ("y", "bound", "typical", "plain", "hidden")]
+
+
 _ARGUMENTS = {
     "swiglu_decode": [c.c_int, c.c_void_p, c.c_size_t, _floats],
     "swiglu_model_open": [c.c_char_p, c.c_void_p, c.POINTER(c.c_void_p), c.c_void_p],
@@ -91,6 +96,7 @@ _ARGUMENTS = {
     "swiglu_block_create": [c.c_void_p, c.c_void_p, c.POINTER(c.c_void_p), c.c_void_p],
     "swiglu_forward_bytes": [c.c_void_p, c.c_size_t, c.c_uint, c.POINTER(c.c_size_t)],
     "swiglu_forward": [c.c_void_p, c.c_size_t, Rows, Rows, Work, c.c_void_p],
+    "swiglu_reference_run": [c.c_void_p, c.c_size_t, Rows, c.c_void_p, c.c_void_p],
 }
 
 
@@ -193,6 +199,16 @@ class Block:
     def close(self):
         library.swiglu_block_destroy(self.pointer)
         self.pointer = None
+
+
+def reference(desc, x):
+    """The bound of forward's error, and the block in plain double precision from the weights in the file."""
+    x, error = np.ascontiguousarray(x, np.float32), Error()
+    y, bound, plain = (np.empty((x.shape[0], desc.d_out)) for _ in range(3))
+    out = Reference(y=y.ctypes.data, bound=bound.ctypes.data, plain=plain.ctypes.data)
+    _check(library.swiglu_reference_run(c.byref(desc), x.shape[0], Rows(x.ctypes.data, F32, 0), c.byref(out),
+                                        c.byref(error)), error)
+    return bound, plain
 
 
 @contextmanager
