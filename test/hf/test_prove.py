@@ -4,7 +4,7 @@ import pytest
 import swiglu
 import torch
 import torch.nn.functional as F
-from families import LAYERS, blocks, make, tokens
+from families import LAYERS, WIDTHS, blocks, make, tokens
 from swiglu.dropin.recipe import prove
 from swiglu.dropin.trace import NotProven
 from torch import nn
@@ -250,6 +250,36 @@ def test_mixture_of_experts_is_listed():
     )  # fmt: skip
     report = swiglu.patch(transformers.Qwen3MoeForCausalLM(config))
     assert not report.replaced and report.left and all(e.reason for e in report.left)
+
+
+OTHERS = {
+    "Olmo2": "silu", "Granite": "silu", "Cohere": "silu", "Glm4": "silu", "SmolLM3": "silu", "Lfm2": "silu",
+    "Phi": "gelu_tanh", "GPTBigCode": "gelu_tanh", "GPTNeoX": "gelu", "Nemotron": "relu2", "VaultGemma": "gelu_tanh",
+    "BitNet": "ffn_sub_norm is a BitNetRMSNorm", "Apertus": "act_fn is a XIELUActivation", "Falcon": "is a FalconLinear",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family, found", OTHERS.items(), ids=OTHERS)
+def test_other_families_by_their_code(family, found):
+    """Nobody told the package about these."""
+    import transformers
+
+    config = getattr(transformers, f"{family}Config")
+    if family == "GPTBigCode":
+        config = config(vocab_size=128, n_embd=64, n_layer=2, n_head=4, n_positions=64)
+    else:
+        config = config(**WIDTHS)
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{family}ForCausalLM")(config).eval()
+    with torch.no_grad():
+        eager = model(tokens()).logits
+        report = swiglu.patch(model)
+        assert torch.allclose(model(tokens()).logits, eager, rtol=0, atol=2e-6 * float(eager.abs().max()))
+    assert report.fallbacks == 0
+    if " " in found:
+        assert not report.replaced and len(report.left) == 2 and all(found in entry.reason for entry in report.left)
+    else:
+        assert [entry.activation for entry in report.replaced] == [found] * 2 and not report.left
 
 
 def test_wrong_arguments():

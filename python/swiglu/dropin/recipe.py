@@ -146,7 +146,13 @@ def _read(module: nn.Module, training: bool) -> Recipe:
         recipe = _first_products(expression.args[1], module)
         if recipe and expression.args[0] not in recipe.linears:
             return dataclasses.replace(recipe, down=expression.args[0], dropout=dropout)
-    raise NotProven(f"it computes {whole}, which is not a block that swiglu evaluates")
+    strangers = [
+        f"{name} is a {type(child).__name__}"
+        for name, child in module._modules.items()
+        if not _is_linear(type(child)) and not _name_of(child) and type(child) is not nn.Dropout
+    ]
+    where = f" ({', '.join(strangers)})" if strangers else ""
+    raise NotProven(f"it computes {whole}{where}, which is not a block that swiglu evaluates")
 
 
 def prove(module: nn.Module) -> Recipe:
