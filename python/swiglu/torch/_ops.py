@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from . import _kernels
-from ._plan import check_shapes, empty_gradient, is_copied, n_rows
+from ._plan import check_devices, check_shapes, empty_gradient, is_copied, n_rows
 
 _BLOCK = (
     "Tensor x, Tensor? gate, Tensor? up, Tensor down, Tensor? gate_bias, Tensor? up_bias, Tensor? down_bias,"
@@ -169,16 +169,19 @@ for _op, _name in ((ffn, "ffn"), (ffn_keep, "ffn_keep"), (ffn_packed, "ffn_packe
 
 # ---- the same without the dispatcher, which costs more than a small block ----
 
-_ORDINARY = {Tensor, torch.nn.Parameter, type(None)}
+_ORDINARY = (Tensor, torch.nn.Parameter)
 
 
 def is_ordinary(tensors: Iterable[Optional[Tensor]]) -> bool:
-    """Whether a call of the kernel is a call of the operator: plain tensors, and nobody who watches or changes operators
-    (tracing, modes, transforms, autocast, a profiler)."""
+    """Whether a call of the kernel is a call of the operator: plain tensors on the CPU, and nobody who watches or changes
+    operators (tracing, modes, transforms, autocast, a profiler)."""
+    if torch.compiler.is_compiling():
+        return False
+    for tensor in tensors:
+        if tensor is not None and not (type(tensor) in _ORDINARY and tensor.is_cpu):
+            return False
     return (
-        not torch.compiler.is_compiling()
-        and _ORDINARY.issuperset(map(type, tensors))
-        and not torch._C._len_torch_dispatch_stack()
+        not torch._C._len_torch_dispatch_stack()
         and not torch._C._are_functorch_transforms_active()
         and not torch.is_autocast_enabled("cpu")
         and not torch._C._autograd._profiler_enabled()
@@ -190,8 +193,9 @@ _KERNELS: dict[Any, Any] = {ffn: _kernels.ffn, ffn_keep: _kernels.ffn_keep, ffn_
 
 
 def call(op: Any, block: Sequence[Optional[Tensor]], activation: str, layout: str, compute: str) -> Any:
-    """op(*block, activation, layout, compute) by the shortest way. block is x and the six parts, on the CPU."""
+    """op(*block, activation, layout, compute) by the shortest way. block is x and the six parts."""
     if not is_ordinary(block):
+        check_devices(block[0], block[1:])  # type: ignore[arg-type]
         return op(*block, activation, layout, compute)
     run = _KERNELS[op]
     if op is not ffn_packed and _wants_gradient(block):

@@ -31,16 +31,21 @@ def dtype_number(name: str, tensor: Tensor) -> int:
     return number
 
 
+def check_devices(x: Tensor, parts: Sequence[Optional[Tensor]]) -> None:
+    for name, tensor in zip(NAMES, parts):
+        if tensor is not None and tensor.device != x.device:
+            raise ValueError(f"{name} is on {tensor.device}, x is on {x.device}")
+
+
 def check_shapes(x: Tensor, parts: Sequence[Optional[Tensor]], layout: str) -> tuple[int, int, int]:
     """(d_in, d_ff, d_out), after every shape, dtype and device has been compared. Sizes may be symbolic."""
     gate, up, down, gate_bias, up_bias, down_bias = parts
     check_parts(layout, gate, up, gate_bias, up_bias)
     assert down is not None
+    check_devices(x, parts)
     for name, tensor in zip(NAMES, parts):
         if tensor is None:
             continue
-        if tensor.device != x.device:
-            raise ValueError(f"{name} is on {tensor.device}, x is on {x.device}")
         dtype_number(name, tensor)
         if tensor.dim() != (1 if name.endswith("bias") else 2):
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}; a weight is [outputs, inputs], a bias [outputs]")
