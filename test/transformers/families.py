@@ -11,6 +11,8 @@ WIDTHS = {"hidden_size": D, "intermediate_size": FF, "num_hidden_layers": LAYERS
           "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 GPT = {"n_embd": D, "n_inner": FF, "n_layer": LAYERS, "n_head": 4, "n_positions": 64, "vocab_size": 64,
        "bos_token_id": 1, "eos_token_id": 2}
+SIGLIP = {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 14,
+          "patch_size": 14}
 VIT = {"hidden_size": D, "num_hidden_layers": LAYERS, "num_attention_heads": 4, "mlp_ratio": 2, "image_size": 8,
        "patch_size": 4}
 MROPE = WIDTHS | {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}}
@@ -32,6 +34,7 @@ class Family:
     d_ff: int = FF
     block: tuple = ("mlp", "mlp")  # the first and the last module of the block in its layer
     dense: tuple = tuple(range(LAYERS))  # layers without experts
+    stack: str = ""  # a word in the names of the language model's layers
 
 
 POST, INPUT = "post_attention_layernorm", "input_layernorm"
@@ -45,8 +48,8 @@ def packed(model, config=WIDTHS):
     return Family(model, config, "gate|up", "silu", "hidden_act", POST)
 
 
-def gemma(model, config=WIDTHS, key="hidden_activation"):
-    return Family(model, config, "separate", "gelu_pytorch_tanh", key)
+def gemma(model, config=WIDTHS, key="hidden_activation", **more):
+    return Family(model, config, "separate", "gelu_pytorch_tanh", key, **more)
 
 
 def plain(model, config, activation, key, norm="", **more):
@@ -79,6 +82,12 @@ FAMILIES = {
     "hunyuan_v1_dense": gated("HunYuanDenseV1ForCausalLM"),
     "qwen2_vl_text": gated("Qwen2VLTextModel", MROPE),
     "qwen2_5_vl_text": gated("Qwen2_5_VLTextModel", MROPE),
+    "qwen2_vl": gated("Qwen2VLForConditionalGeneration", {
+        "text_config": MROPE, "vision_config": {"depth": 1, "embed_dim": 32, "hidden_size": D, "num_heads": 2}},
+        stack="language_model"),
+    "qwen2_5_vl": gated("Qwen2_5_VLForConditionalGeneration", {
+        "text_config": MROPE, "vision_config": {"depth": 1, "hidden_size": 32, "intermediate_size": 40, "num_heads": 2,
+                                                "out_hidden_size": D}}, stack="language_model"),
     "qwen3_vl_text": gated("Qwen3VLTextModel", MROPE),
     "phi3": packed("Phi3ForCausalLM"),
     "glm": packed("GlmForCausalLM"),
@@ -89,8 +98,11 @@ FAMILIES = {
                                            "norm2", 88),
     "dinov2_with_registers/gelu": plain("Dinov2WithRegistersModel", VIT, "gelu", "hidden_act", "norm2", d_ff=2 * D),
     "gemma": gemma("GemmaForCausalLM", key=""),  # transformers 5 calls it hidden_act
+    "gemma/legacy": gemma("GemmaForCausalLM", WIDTHS | {"hidden_act": "gelu"}, key=""),  # and means the other one
     "gemma2": gemma("Gemma2ForCausalLM"),
     "gemma3_text": gemma("Gemma3ForCausalLM"),
+    "gemma3": gemma("Gemma3ForConditionalGeneration", {"text_config": WIDTHS, "vision_config": SIGLIP,
+                                                       "mm_tokens_per_image": 1}, stack="language_model"),
     "modernbert": Family("ModernBertModel", WIDTHS | {"cls_token_id": 1, "sep_token_id": 2}, "gate|up", "gelu",
                          "hidden_activation", "mlp_norm"),
     "gpt2": plain("GPT2LMHeadModel", GPT, "gelu_new", "activation_function", "ln_2"),
@@ -124,17 +136,26 @@ FAMILIES = {
     "olmoe": gated("OlmoeForCausalLM", MOE | {"num_experts": 4}, dense=()),
 }
 
+# Listed, and said why they are left out: model, configuration, a word of the reason.
+LEFT_OUT = {
+    "bitnet": ("BitNetForCausalLM", WIDTHS, "ffn_sub_norm"),
+    "apertus": ("ApertusForCausalLM", WIDTHS, "act_fn"),
+    "gemma3n_text": ("Gemma3nForCausalLM", WIDTHS | {
+        "num_kv_shared_layers": 0, "laurel_rank": 8, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 64},
+        "activation_sparsity_pattern"),
+    "falcon_h1": ("FalconH1ForCausalLM", WIDTHS | {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_state": 8},
+                  "mlp_multipliers"),
+}
 
-def make(family, **changes):
-    """The model in double, so that every way to save it rounds once; all of its values are random, norms and biases
-    too."""
-    cls = getattr(transformers, family.model)
-    model = cls(cls.config_class(**family.config | changes)).double().eval()
-    if len(family.dense) < LAYERS:
-        model.set_experts_implementation("eager")  # the others have no double
+
+def make(model, config):
+    """In double, so that every way to save it rounds once; all of its values are random, norms and biases too."""
+    cls = getattr(transformers, model)
+    made = cls(cls.config_class(**config)).double().eval()
+    if hasattr(made.config, "num_experts_per_tok"):
+        made.set_experts_implementation("eager")  # the others have no double
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for p in model.parameters():
-            fan_in = p.shape[-1] if p.ndim > 1 else 1
-            p.normal_(0, fan_in**-0.5, generator=generator)
-    return model
+        for p in made.parameters():
+            p.normal_(0, p.shape[-1] ** -0.5 if p.ndim > 1 else 1, generator=generator)
+    return made
