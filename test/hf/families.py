@@ -2,6 +2,8 @@
 import torch
 import transformers
 
+torch.set_num_threads(1)  # the models are tiny
+
 WIDTHS = {
     "hidden_size": 64,
     "intermediate_size": 176,

@@ -178,6 +178,46 @@ def test_compile_and_export(model):
     assert "swiglu" in str(program.graph)
 
 
+@pytest.mark.parametrize("family", ["gpt2", "phi3", "starcoder2", "gemma3"])
+def test_compiled_training_steps(family):
+    model = make(family).train()
+    block = blocks(model)[0][1]
+    swiglu.patch(model)
+    x = torch.randn(3, 64)
+    results = []
+    torch._dynamo.reset()
+    for way in (block, torch.compile(block, fullgraph=True, backend="aot_eager")):
+        model.zero_grad()
+        torch.manual_seed(2)
+        y = way(x)
+        y.sum().backward()
+        results.append([y.detach(), *(p.grad.clone() for p in block.parameters())])
+    assert all(torch.equal(a, b) for a, b in zip(*results))
+
+
+def test_hooks_of_accelerate(model):
+    hooks = pytest.importorskip("accelerate.hooks")
+    report = swiglu.patch(model)
+    expected = run(model)
+    hooks.add_hook_to_module(first(model), hooks.ModelHook())
+    assert torch.equal(run(model), expected) and report.fallbacks == 0
+    hooks.add_hook_to_module(first(model).up_proj, hooks.ModelHook())
+    run(model)
+    assert report.fallbacks == 1
+    hooks.remove_hook_from_module(first(model), recurse=True)
+    runs_fused(model, report)
+    hooks.add_hook_to_module(first(model), hooks.ModelHook())
+    swiglu.restore(model)
+    assert torch.allclose(run(model), expected, atol=1e-6)
+    hooks.remove_hook_from_module(first(model))
+    runs_fused(model, report := swiglu.patch(model))
+    assert len(report.replaced) == LAYERS
+    swiglu.restore(model)
+    hooks.add_hook_to_module(first(model), hooks.ModelHook())
+    report = swiglu.patch(model)
+    assert "replaced on the instance" in report.left[0].reason and len(report.replaced) == LAYERS - 1
+
+
 def test_peft_after_patching(model):
     """C145, C146: adapters on one projection work and change nothing until trained; merging them brings the block back."""
     peft = pytest.importorskip("peft")

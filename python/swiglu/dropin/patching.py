@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import inspect
 import re
+import types
 from collections.abc import Iterator
 from typing import Any, Optional
 
@@ -106,7 +107,7 @@ class _Walk:
             state.policy = self.policy
             if not isinstance(module, Patched):
                 module._swiglu = state  # type: ignore[assignment]
-                module.__class__ = subclass_of(type(module))
+                _change_class(module, subclass_of(type(module)))
             if self.free and not kept and state.freed is None:
                 state.freed = freed.free(module, recipe)
                 entry.packed_bytes = state.freed.packed_bytes
@@ -121,6 +122,15 @@ def _looks_like_one(name: str, module: nn.Module) -> bool:
     """Whether a user would expect to hear of it: something with matrices, under a name for such blocks."""
     named = any(_LOOKS_LIKE_ONE.search(text) for text in (type(module).__name__, name.rpartition(".")[2]))
     return named and not isinstance(module, (nn.Linear, nn.Embedding)) and any(p.dim() > 1 for p in module.parameters())
+
+
+def _change_class(module: Any, cls: type[nn.Module]) -> None:
+    """Also where the instance holds its class's forward as a bound method, as accelerate's hooks do."""
+    forward = type(module).forward
+    module.__class__ = cls
+    for key, value in list(module.__dict__.items()):
+        if getattr(value, "__func__", None) is forward:
+            module.__dict__[key] = types.MethodType(cls.forward, module)
 
 
 def _parameter(cls: type[nn.Module]) -> str:
@@ -164,9 +174,8 @@ def restore(model: nn.Module) -> int:
             if module._swiglu.freed is not None:
                 freed.bring_back(module, module._swiglu.freed)
             repack(module)
-            original: Any = type(module)._swiglu_original
+            _change_class(module, type(module)._swiglu_original)
             del module._swiglu
-            module.__class__ = original
             n += 1
     return n
 

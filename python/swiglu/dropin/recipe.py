@@ -157,7 +157,7 @@ def _read(module: nn.Module, training: bool) -> Recipe:
 
 def prove(module: nn.Module) -> Recipe:
     """The recipe of a module whose class, children and tensors leave no doubt. Raises NotProven with the reason."""
-    if "forward" in module.__dict__:
+    if _has_foreign_forward(module):
         raise NotProven("its forward is replaced on the instance (a hook of accelerate, or another patch)")
     recipe = _read(module, False)
     if recipe != _read(module, True):
@@ -212,13 +212,19 @@ def tensors(module: nn.Module, recipe: Recipe) -> list[torch.Tensor]:
     return [t for child in children for t in child._parameters.values() if t is not None]
 
 
+def _has_foreign_forward(module: nn.Module) -> bool:
+    """A forward on the instance that is not its class's own (accelerate leaves that one when it removes a hook)."""
+    own = module.__dict__.get("forward")
+    return own is not None and getattr(own, "__func__", None) is not type(module).forward
+
+
 def _hooked(child: Any) -> bool:
     return bool(
         child._forward_hooks
         or child._forward_pre_hooks
         or child._backward_hooks
         or child._backward_pre_hooks
-        or "forward" in child.__dict__
+        or ("forward" in child.__dict__ and _has_foreign_forward(child))
     )
 
 
