@@ -2,7 +2,10 @@
 """Copies, files, and the way back."""
 import copy
 import importlib
+import os
 import pickle
+import subprocess
+import sys
 
 import pytest
 import swiglu
@@ -52,6 +55,23 @@ def test_copies_work_and_are_independent(model, way, tmp_path):
     run(twin)
     assert twin_report.fallbacks == 1 and report.fallbacks == 0
     assert swiglu.restore(twin) == LAYERS
+
+
+def test_another_process_can_load_it(model, tmp_path):
+    """Nothing there has made the class before: its name tells how."""
+    swiglu.patch(model)
+    torch.save(blocks(model)[0][1], tmp_path / "block.pt")
+    code = (
+        "import sys, torch; block = torch.load(sys.argv[1], weights_only=False)\n"
+        "from transformers.models.llama.modeling_llama import LlamaMLP\n"
+        "assert isinstance(block, LlamaMLP) and type(block) is not LlamaMLP\n"
+        "with torch.no_grad(): print(block(torch.ones(1, 64)).shape, dict(block._swiglu.fallbacks))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "block.pt"], capture_output=True, text=True, env=environment
+    )
+    assert run.stdout == "torch.Size([1, 64]) {}\n", run.stderr
 
 
 def test_state_dict_and_save_pretrained(model, tmp_path):
