@@ -107,6 +107,18 @@ class Appends(Base):
         return self.c(F.silu(self.a(x)) * self.b(x))
 
 
+class NoGrad(Base):
+    @torch.no_grad()
+    def forward(self, x):
+        return self.c(F.silu(self.a(x)) * self.b(x))
+
+
+class NoAutocast(Base):
+    def forward(self, x):
+        with torch.autocast("cpu", enabled=False):
+            return self.c(F.silu(self.a(x)) * self.b(x))
+
+
 class Helper(Base):
     def act(self, x):
         return F.silu(x)
@@ -149,6 +161,8 @@ class OtherAxis(Packed):
         (Counts, "sets calls"),
         (Appends, "uses log, which is neither"),
         (Helper, "uses act, which is neither"),
+        (NoGrad, "switches gradients or autocast off"),
+        (NoAutocast, "switches gradients or autocast off"),
         (ByMode, "is not a block"),
         (Clamped, "is not a block"),
         (Same, "is not a block"),

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import nn
 
-
 _VALUES = (bool, int, float, str, type(None), torch.dtype)  # nothing that a forward could change
 
 
@@ -62,7 +61,7 @@ class Expression:
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.chunk:
             return args[0].chunk(*args[1:], **(kwargs or {}))
-        if function is torch.mul:
+        if function is torch.mul and not kwargs:
             return Expression("*", *args)
         return Expression(function.__name__, *args, options=kwargs)
 
@@ -82,6 +81,12 @@ class Expression:
     __neg__ = __getitem__ = __lt__ = __le__ = __gt__ = __ge__ = __len__ = _other
 
 
+def _call(child: str, argument: Any) -> Expression:
+    if not torch.is_grad_enabled() or not torch.is_autocast_enabled("cpu"):
+        raise NotProven("its forward switches gradients or autocast off")
+    return Expression("child", child, argument)
+
+
 class _StandIn:
     """The module as its forward sees it: children make expressions, plain attributes are the real ones."""
 
@@ -93,7 +98,7 @@ class _StandIn:
         if name == "training":
             return training
         if name in module._modules:
-            return lambda argument: Expression("child", name, argument)
+            return lambda argument: _call(name, argument)
         if name in module._parameters or name in module._buffers:
             raise NotProven(f"its forward uses the tensor {name} itself")
         value = inspect.getattr_static(module, name, None)
@@ -112,7 +117,8 @@ def formula(module: nn.Module, training: bool) -> Expression:
     """Raises NotProven where there is none."""
     forward = type(module).forward
     try:
-        result = forward(_StandIn(module, training), Expression("x"))
+        with torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
+            result = forward(_StandIn(module, training), Expression("x"))
     except NotProven:
         raise
     except Exception as error:  # anything at all may happen in a stranger's forward
