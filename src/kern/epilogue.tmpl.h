@@ -50,7 +50,7 @@ SW_ALWAYS_INLINE V epi_hidden(const float *c, const float *bias, const struct sw
     return v_mul(a, u);
 }
 
-/* One loop for every activation: f, kind, gated and bounded are literals at each call. Stores may alias anything, so what
+/* One loop for every activation: f, kind and bounded are literals at each call. Stores may alias anything, so what
  * the loop needs is copied out of t first. */
 SW_ALWAYS_INLINE void epi_hidden_loop(const struct swiglu_hidden_args *t, V (*f)(V, const struct swiglu_act *), int kind,
                                       int gated, int bounded) {
@@ -76,14 +76,17 @@ static inline int epi_is_bounded(const struct swiglu_act *a) {
            a->up_offset != 0;
 }
 
+/* Gated blocks without bounds are the rule for these, and get a loop without clamps; the bits are the same. */
+SW_ALWAYS_INLINE int epi_is_common(int kind, int gated, const struct swiglu_act *a) {
+    const int listed = kind == SWIGLU_ACT_SILU || kind == SWIGLU_ACT_GELU_TANH || kind == SWIGLU_ACT_GELU_ERF;
+    return listed && gated && !epi_is_bounded(a);
+}
+
 SW_ALWAYS_INLINE void epi_hidden_any(const struct swiglu_hidden_args *t, V (*f)(V, const struct swiglu_act *), int kind) {
-    const int bounded = epi_is_bounded(t->act);
-    if (t->gated && !bounded)
+    if (epi_is_common(kind, t->gated, t->act))
         epi_hidden_loop(t, f, kind, 1, 0);
-    else if (t->gated)
-        epi_hidden_loop(t, f, kind, 1, 1);
     else
-        epi_hidden_loop(t, f, kind, 0, 1);
+        epi_hidden_loop(t, f, kind, t->gated, 1);
 }
 
 SW_KERNEL void HIDDEN_NAME(const struct swiglu_hidden_args *t) {

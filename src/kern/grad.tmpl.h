@@ -84,17 +84,17 @@ SW_ALWAYS_INLINE void grad_loop(const struct swiglu_grad_args *args, V (*f)(V, c
     for (unsigned r = 0; r < t.mr; r += 2)
         for (unsigned j = 0; j < t.vectors && (size_t)j * VL < t.valid; j++) {
             const size_t first = (size_t)j * VL, panel = j / 2, lanes = (size_t)(j % 2) * VL * 4;
-            const grad_three a = grad_at(&t, &act, r, j, f, df, kind, gated, bounded);
-            const grad_three b = grad_at(&t, &act, r + 1, j, f, df, kind, gated, bounded);
+            grad_three o[2];
+            for (unsigned i = 0; i < 2; i++) o[i] = grad_at(&t, &act, r + i, j, f, df, kind, gated, bounded);
             char *const dg = t.row_dg + r * SWIGLU_RECORD_BYTES + first * elem, *const du = t.row_du + (dg - t.row_dg);
-            grad_put_panel(t.h + panel * t.panel_h_bytes, t.wt_h, r, lanes, a.h, b.h);
-            grad_put_panel(t.dg + panel * t.panel_d_bytes, t.wt_d, r, lanes, a.dg, b.dg);
-            grad_put_row(dg, t.x, a.dg, even - first);
-            if (r + 1 < t.mr) grad_put_row(dg + SWIGLU_RECORD_BYTES, t.x, b.dg, even - first);
+            grad_put_panel(t.h + panel * t.panel_h_bytes, t.wt_h, r, lanes, o[0].h, o[1].h);
+            grad_put_panel(t.dg + panel * t.panel_d_bytes, t.wt_d, r, lanes, o[0].dg, o[1].dg);
+            grad_put_row(dg, t.x, o[0].dg, even - first);
+            if (r + 1 < t.mr) grad_put_row(dg + SWIGLU_RECORD_BYTES, t.x, o[1].dg, even - first);
             if (!gated) continue;
-            grad_put_panel(t.du + panel * t.panel_d_bytes, t.wt_d, r, lanes, a.du, b.du);
-            grad_put_row(du, t.x, a.du, even - first);
-            if (r + 1 < t.mr) grad_put_row(du + SWIGLU_RECORD_BYTES, t.x, b.du, even - first);
+            grad_put_panel(t.du + panel * t.panel_d_bytes, t.wt_d, r, lanes, o[0].du, o[1].du);
+            grad_put_row(du, t.x, o[0].du, even - first);
+            if (r + 1 < t.mr) grad_put_row(du + SWIGLU_RECORD_BYTES, t.x, o[1].du, even - first);
         }
     if (VL > 1 || t.x == SWIGLU_X_F32 || t.valid % 2 == 0 || t.valid >= t.vectors) return;
     for (unsigned r = 0; r < t.mr; r++) { /* no lane reaches the +0 that pads an odd run */
@@ -105,13 +105,10 @@ SW_ALWAYS_INLINE void grad_loop(const struct swiglu_grad_args *args, V (*f)(V, c
 
 SW_ALWAYS_INLINE void grad_any(const struct swiglu_grad_args *t, V (*f)(V, const struct swiglu_act *),
                                V (*df)(V, const struct swiglu_act *), int kind) {
-    const int bounded = epi_is_bounded(t->act);
-    if (t->gated && !bounded)
+    if (epi_is_common(kind, t->gated, t->act))
         grad_loop(t, f, df, kind, 1, 0);
-    else if (t->gated)
-        grad_loop(t, f, df, kind, 1, 1);
     else
-        grad_loop(t, f, df, kind, 0, 1);
+        grad_loop(t, f, df, kind, t->gated, 1);
 }
 
 SW_KERNEL void GRAD_NAME(const struct swiglu_grad_args *t) {

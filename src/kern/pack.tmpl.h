@@ -59,7 +59,7 @@ SW_ALWAYS_INLINE void pack_cols_of(const struct swiglu_pack_args *t, int dtype) 
         for (size_t s = 0; s < n_steps; s += VL) {
             V r[VL];
             const size_t n = n_steps - s < VL ? n_steps - s : VL;
-            SW_UNROLL for (size_t i = 0; i < VL; i++)
+            for (size_t i = 0; i < VL; i++) /* not unrolled: 16 copies of a ragged load gain nothing */
                 r[i] = l + i < t->n_lanes ? pack_steps((const char *)t->src + (l + i) * t->ld_bytes + s * k_step * in_bytes,
                                                        dtype, k_step == 2, t->n_k - s * k_step)
                                           : v_set1(0.0f);
