@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from .. import _abi
 from .._block import Handle
 from .._library import check, lib
-from .._threads import workspace
-from ..torch._plan import DTYPES, Plan, as_rows, empty_result, fill_rows, n_rows
-from ..torch._team import team
+from ..torch._kernels import run_handle
+from ..torch._plan import DTYPES, Plan
 from .recipe import Recipe, parts_of
 
 # What may be asked of a weight that is not there: everything but its values.
@@ -121,19 +120,7 @@ class FreedBlock:
             fail("a forward with gradients needs the weights (run it under torch.no_grad())")
         if torch.is_autocast_enabled("cpu"):
             x = x.to(torch.get_autocast_dtype("cpu"))
-        y = empty_result(x, self.d_out)
-        runner, m = team(), n_rows(x)
-        rows, ld = as_rows(x)
-        status = lib.swiglu_forward(
-            self.handle.pointer,
-            m,
-            fill_rows(rows, ld),
-            fill_rows(y, 0, output=True),
-            workspace.reserve(self.handle.work_bytes(m, runner.n_threads)),
-            runner.address,
-        )
-        check(status, "a freed block")
-        return y
+        return run_handle(self.handle, x, self.d_out)
 
     def __deepcopy__(self, memo: Any) -> FreedBlock:
         return self

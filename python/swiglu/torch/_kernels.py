@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import _abi
+from .._block import Handle
 from .._library import check, lib
 from .._threads import workspace
 from . import _packed
@@ -120,6 +121,24 @@ def ffn_backward(
     return outputs
 
 
+def run_handle(handle: Handle, x: Tensor, d_out: int) -> Tensor:
+    """y of a prepared block."""
+    y = empty_result(x, d_out)
+    runner, m = team(), n_rows(x)
+    rows, ld = as_rows(x)
+    status = lib.swiglu_forward(
+        handle.pointer,
+        m,
+        fill_rows(rows, ld),
+        fill_rows(y, 0, output=True),
+        workspace.reserve(handle.work_bytes(m, runner.n_threads)),
+        runner.address,
+    )
+    if status:
+        check(status, "forward")
+    return y
+
+
 def ffn_packed(
     x: Tensor,
     gate: Optional[Tensor],
@@ -134,17 +153,4 @@ def ffn_packed(
 ) -> Tensor:
     parts: Parts = (gate, up, down, gate_bias, up_bias, down_bias)
     block = _packed.find(x, parts, activation, layout, compute)
-    y = empty_result(x, block.d_out)
-    runner, m = team(), n_rows(x)
-    rows, ld = as_rows(x)
-    status = lib.swiglu_forward(
-        block.handle.pointer,
-        m,
-        fill_rows(rows, ld),
-        fill_rows(y, 0, output=True),
-        workspace.reserve(block.handle.work_bytes(m, runner.n_threads)),
-        runner.address,
-    )
-    if status:
-        check(status, "ffn_packed")
-    return y
+    return run_handle(block.handle, x, block.d_out)
