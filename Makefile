@@ -6,6 +6,7 @@
 #   make check      the kernels against each other and the reference (ARGS= for the program)
 #   make bench      speed of this machine as a share of its limits (ARGS= for swiglu bench)
 #   make asan, tsan, cover     the tests under sanitizers, and their line coverage
+#   make fuzz       a reader under libFuzzer: T=gguf, safetensors, json or npy, for SECONDS=60
 #   make lint, fmt  what reviews should not have to say
 #   make single     out/swiglu.c, the library as one file
 #   make install    PREFIX=/usr/local, DESTDIR=
@@ -15,6 +16,8 @@ MAKEFLAGS += --no-print-directory
 .SHELLFLAGS := -euo pipefail -c
 PREFIX ?= /usr/local
 ARGS ?=
+T ?= gguf
+SECONDS ?= 60
 jobs := $(shell nproc)
 
 # $(call build,PRESET,TARGETS): all targets without a list
@@ -23,7 +26,7 @@ define build
 @cmake --build --preset $(1) -j $(jobs) $(if $(2),--target $(2))
 endef
 
-.PHONY: all build fmt lint test check bench asan tsan cover demo single install clean
+.PHONY: all build fmt lint test check bench asan tsan cover fuzz demo single install clean
 all: build
 
 build:
@@ -68,6 +71,15 @@ cover:
 	@tools/test.sh build-cover -L 'unit|kernels|python' $(ARGS)
 	@tools/cover.sh build-cover
 
+# New inputs of interest stay in build-fuzz/found/; a crash is written there too, and ends the run.
+fuzz:
+	@tools/bootstrap.sh cover
+	$(call build,fuzz,fuzz_$(T))
+	@python3 test/fuzz/make_corpus.py build-fuzz/corpus
+	@mkdir -p build-fuzz/found/$(T)
+	@build-fuzz/test/fuzz_$(T) -max_total_time=$(SECONDS) -timeout=5 -max_len=65536 -print_final_stats=1 \
+	    -artifact_prefix=build-fuzz/found/ build-fuzz/found/$(T) build-fuzz/corpus/$(T)/good build-fuzz/corpus/$(T)/hostile
+
 demo: build
 	@tools/demo.sh build
 
@@ -79,4 +91,4 @@ install: build
 	@cmake --install build --prefix $(PREFIX)
 
 clean:
-	@rm -rf build build-asan build-tsan build-cover build-aarch64 build-musl out
+	@rm -rf build build-asan build-tsan build-cover build-fuzz build-aarch64 build-musl out

@@ -21,7 +21,7 @@ struct reader {
     uint64_t file_bytes;
     uint64_t text_at;    /* offset of the dictionary in the file */
     size_t n, at;        /* its length, and the position of the parser */
-    char text[CLI_NPY_HEADER_MAX + 1];
+    char *text;          /* n bytes and no more */
     int dtype, seen[3];
 };
 
@@ -224,6 +224,7 @@ static void read_preamble(struct reader *r) {
         fail_format(r, "header length", 8, "%" PRIu64 " bytes, limit %d", n, CLI_NPY_HEADER_MAX);
     if (n == 0) fail_format(r, "header length", 8, "0: there is no header");
     r->n = (size_t)n;
+    r->text = cli_alloc(r->n, 1);
     read_at(r, r->text_at, r->text, r->n);
 }
 
@@ -268,6 +269,7 @@ void cli_npy_read(const char *path, struct cli_npy *array) {
         read_at(&r, r.text_at + r.n, array->data, array->n_elems * sizeof(float));
     else
         read_halves(&r, r.text_at + r.n, array->n_elems, array->data);
+    free(r.text);
     close(r.fd);
 }
 

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _XOPEN_SOURCE 700 /* mkdtemp, pwrite, ftruncate */
+#include "fuzz/fuzz.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/swiglu-fuzz-XXXXXX", path[128];
+static int fd = -1;
+
+static void remove_file(void) { unlink(path), rmdir(folder); }
+
+const char *fuzz_file(const char *name, const uint8_t *data, size_t n) {
+    if (fd < 0) {
+        MUST(mkdtemp(folder));
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        MUST(fd >= 0);
+        MUST(!atexit(remove_file));
+    }
+    MUST(!ftruncate(fd, (off_t)n));
+    MUST(pwrite(fd, data, n, 0) == (ssize_t)n);
+    return path;
+}
+
+void fuzz_refused(enum swiglu_status status, const struct swiglu_error *error, const char *file, size_t n) {
+    MUST(status == SWIGLU_E_FORMAT || status == SWIGLU_E_UNSUPPORTED);
+    MUST(error->status == status);
+    MUST(error->offset <= n || error->offset == UINT64_MAX);
+    MUST(strstr(error->text, file));
+    for (const char *p = error->text; *p; p++) MUST(*p >= ' ' && *p <= '~');
+}
+
+static void use_tensors(const struct swiglu_model *model, size_t n_tensors, size_t n) {
+    for (size_t i = 0; i < n_tensors; i++) {
+        struct swiglu_tensor_info t = {.struct_size = sizeof t};
+        MUST(!swiglu_model_tensor(model, i, &t));
+        MUST(t.offset <= n && t.bytes <= n - t.offset);
+        for (const char *p = t.name; *p; p++) MUST(*p >= ' ' && *p <= '~');
+        void *bytes = malloc(t.bytes + 1);
+        MUST(bytes && !swiglu_model_read(model, i, 0, bytes, t.bytes, NULL));
+        free(bytes);
+    }
+}
+
+static void use_blocks(struct swiglu_model *model, size_t n_blocks, const char *file, size_t n) {
+    for (size_t i = 0; i < n_blocks; i++) {
+        struct swiglu_block *block = NULL;
+        struct swiglu_error error = {.struct_size = sizeof error};
+        struct swiglu_desc desc = {.struct_size = sizeof desc};
+        struct swiglu_model_block_info info = {.struct_size = sizeof info};
+        MUST(!swiglu_model_block(model, i, &info));
+        MUST(info.usable == !info.reason[0]);
+        enum swiglu_status status = swiglu_model_desc(model, i, &desc, &error);
+        MUST(info.usable || status == SWIGLU_E_UNSUPPORTED);
+        if (status) {
+            fuzz_refused(status, &error, file, n);
+            continue;
+        }
+        status = swiglu_block_create(&desc, NULL, &block, &error);
+        MUST(status == SWIGLU_OK || error.text[0]);
+        swiglu_block_destroy(block);
+    }
+}
+
+void fuzz_model(const char *file, size_t n) {
+    struct swiglu_model *model = NULL;
+    struct swiglu_error error = {.struct_size = sizeof error};
+    const enum swiglu_status status = swiglu_model_open(file, NULL, &model, &error);
+    MUST(!status == !!model);
+    if (status) {
+        fuzz_refused(status, &error, file, n);
+        return;
+    }
+    struct swiglu_model_info info = {.struct_size = sizeof info};
+    MUST(!swiglu_model_query(model, &info));
+    MUST(info.file_bytes == n);
+    for (size_t i = 0; i < info.n_warnings; i++) MUST(swiglu_model_warning(model, i)[0]);
+    use_tensors(model, info.n_tensors, n);
+    use_blocks(model, info.n_blocks, file, n);
+    swiglu_model_close(model);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the fuzz targets share. A target is linked with libFuzzer (make fuzz T=gguf), or with replay.c in `make test`. */
+#ifndef SWIGLU_TEST_FUZZ_H
+#define SWIGLU_TEST_FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "swiglu/model.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+/* A property that every input must have; both drivers take an abort for a finding. */
+#define MUST(condition)                                                                    \
+    do                                                                                     \
+        if (!(condition)) {                                                                \
+            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
+            abort();                                                                       \
+        }                                                                                  \
+    while (0)
+
+/* The path of a file with these bytes, the only one in its folder. The next call replaces it; name does not change. */
+const char *fuzz_file(const char *name, const uint8_t *data, size_t n);
+
+/* A refusal is one that a file can cause, names the file and a place in it, and holds printable text only. */
+void fuzz_refused(enum swiglu_status status, const struct swiglu_error *error, const char *path, size_t n);
+
+/* Opens the file, and uses whatever is accepted: reads each tensor, describes and prepares each block. */
+void fuzz_model(const char *path, size_t n);
+
+#endif
