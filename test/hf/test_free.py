@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """free=True: the packed copy is all there is, and nothing is lost."""
 import copy
+import gc
 import pickle
+import weakref
 
 import pytest
 import swiglu
@@ -69,6 +71,28 @@ def test_bytes_are_reported():
     assert report.bytes_before == dry.bytes_before == weights
     assert weights <= report.bytes_after <= 1.1 * weights and abs(report.bytes_after - dry.bytes_after) <= 2048
     assert swiglu.patch(model).bytes_after == report.bytes_after  # patching again forgets nothing
+
+
+def test_the_memory_is_given_back():
+    model = make("phi3")
+    run(model)
+    swiglu.patch(model)
+    run(model)  # a packed copy of its own, which must go too
+    swiglu.restore(model)
+    storages = [weakref.ref(p.untyped_storage()) for _, m in blocks(model) for n, p in m.named_parameters() if "weight" in n]
+    swiglu.patch(model, free=True)
+    gc.collect()
+    assert len(storages) == 2 * LAYERS and all(storage() is None for storage in storages)
+
+
+def test_compiled_calls_work():
+    model = make("llama")
+    expected = run(model)
+    swiglu.patch(model, free=True)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        compiled = torch.compile(model, backend="eager")(tokens()).logits
+    assert torch.allclose(compiled, expected, atol=1e-6)
 
 
 def test_save_pretrained(tmp_path):

@@ -49,12 +49,19 @@ class Patched(PackedWeights):
         else:
             return self._fall_back("called with other arguments than x", args, kwargs)
         if state.freed is not None:
-            reason = obstacle(self, state.recipe, _WITH_FREED) or obstacle_of_input(x, self, state.recipe, freed=True)
-            return state.freed(x) if reason is None else self._fall_back(reason, args, kwargs)
+            return self._forward_freed(x, args, kwargs)  # type: ignore[no-any-return]
         reason = obstacle(self, state.recipe) or obstacle_of_input(x, self, state.recipe)
         if reason is not None:
             return self._fall_back(reason, args, kwargs)
         return evaluate(self, state.recipe, x, state.policy)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _forward_freed(self, x: Any, args: Any, kwargs: Any) -> Tensor:
+        recipe, freed = self._swiglu.recipe, self._swiglu.freed
+        reason = obstacle(self, recipe, _WITH_FREED) or obstacle_of_input(x, self, recipe, freed=True)
+        if reason is not None or freed is None:
+            return self._fall_back(reason or "", args, kwargs)
+        return freed(x)
 
     def _fall_back(self, reason: str, args: Any, kwargs: Any) -> Tensor:
         if not torch.compiler.is_compiling():

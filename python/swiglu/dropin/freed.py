@@ -114,7 +114,6 @@ class FreedBlock:
             _bits(out).view(-1)[positions] = values
         return out
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled() and x.requires_grad:
             fail("a forward with gradients needs the weights (run it under torch.no_grad())")
