@@ -40,6 +40,7 @@ lint:
 fmt:
 	@tools/bootstrap.sh lint
 	@python3 tools/lint_source.py --fix
+	@python3 tools/check_cases.py --fix
 	@.venv/bin/ruff check --fix --quiet .
 
 test:

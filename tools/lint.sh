@@ -68,6 +68,7 @@ man_pages() {
 }
 
 step "house rules" python3 tools/lint_source.py
+step "cases" python3 tools/check_cases.py
 step "gcc warnings" warnings gcc
 step "clang warnings" warnings clang
 step "clang-tidy" tidy

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # cross.sh PRESET: the library builds for another processor (aarch64, under the emulator) or C library (musl), and its
-# kernels, conformance vectors and examples give the same bits there.
+# kernels, conformance vectors and examples give the same bits there. C181: musl has not all of glibc.
 # shellcheck source=common.sh
 source "$(dirname "$0")/common.sh"
 case $1 in

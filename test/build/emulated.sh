@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # emulated.sh CPU LEVELS: on an emulated CPU the library finds exactly these levels (best last), keeps to them, and gives
-# the right bits. An illegal instruction would end the program with a signal.
+# the right bits (C080: bf16 too). An illegal instruction would end the program with a signal (C173, C175).
 # shellcheck source=common.sh
 source "$(dirname "$0")/common.sh"
 need qemu-x86_64

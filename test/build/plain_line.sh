@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# plain_line.sh COMPILER: one command without a build system builds the library into a program that works.
+# plain_line.sh COMPILER: one command without a build system builds the library into a program that works; nothing else is
+# needed, OpenMP least of all (C182).
 # shellcheck source=common.sh
 source "$(dirname "$0")/common.sh"
 need "$1"

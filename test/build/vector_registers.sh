@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Wide registers appear in the objects of their own instruction set alone: code outside runs on any CPU of the
-# architecture.
+# architecture (C179).
 # shellcheck source=common.sh
 source "$(dirname "$0")/common.sh"
 need objdump
