@@ -70,21 +70,24 @@ static void check_shape(size_t m, size_t d_in, size_t d_ff, size_t d_out) {
 static const size_t edges[] = {1,  2,  3,   4,   5,   6,   7,   8,   9,   15,  16,  17,  31,   32,   33,
                                63, 64, 65, 127, 128, 129, 130, 255, 257, 511, 512, 513, 1023, 1024, 1025};
 
+/* Sanitizers look at the same code with a fifth of the shapes. */
+static const size_t stride = ADDRESS_SANITIZED || THREAD_SANITIZED ? 5 : 1;
+
 static void edges_of_tokens(void **state) {
     (void)state;
-    for (size_t i = 0; i < COUNT(edges); i++) check_shape(edges[i], 19, 13, 11);
+    for (size_t i = 0; i < COUNT(edges); i += stride) check_shape(edges[i], 19, 13, 11);
 }
 static void edges_of_hidden_units(void **state) {
     (void)state;
-    for (size_t i = 0; i < COUNT(edges); i++) check_shape(7, 9, edges[i], 5);
+    for (size_t i = 0; i < COUNT(edges); i += stride) check_shape(7, 9, edges[i], 5);
 }
 static void edges_of_inputs(void **state) {
     (void)state;
-    for (size_t i = 0; i < COUNT(edges); i++) check_shape(6, edges[i], 10, 3);
+    for (size_t i = 0; i < COUNT(edges); i += stride) check_shape(6, edges[i], 10, 3);
 }
 static void edges_of_outputs(void **state) {
     (void)state;
-    for (size_t i = 0; i < COUNT(edges); i++) check_shape(5, 3, 12, edges[i]);
+    for (size_t i = 0; i < COUNT(edges); i += stride) check_shape(5, 3, 12, edges[i]);
 }
 static void several_edges_at_once(void **state) {
     (void)state;
