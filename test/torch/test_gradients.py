@@ -108,7 +108,7 @@ def test_transposed_weights_are_used_as_they_lie():
     assert torch.equal(y1, y2) and torch.equal(dx1, dx2)
     assert all(torch.equal(a, b) for a, b in zip(g1, g2))
     gradient = torch.ops.swiglu.ffn_backward(torch.ones(7, N), None, x, *[p.t().detach() for p in stored[:3]],
-                                             None, None, None, "silu", "separate", "auto", 2)[0]
+                                             None, None, None, "silu", "separate", "auto", 2, 0)[0]
     assert gradient.shape == (F, D) and gradient.t().is_contiguous()
 
 

@@ -49,8 +49,8 @@ def test_opcheck_without_gradients(dtype):
     dy = torch.randn(2, 3, N).to(dtype)
     _, kept = OPS.ffn_keep(x, *p, *config)
     for keep in (None, kept):
-        assert_opcheck(OPS.ffn_backward.default, (dy, keep, x, *p, *config, 127))
-        assert_opcheck(OPS.ffn_backward.default, (dy, keep, x, *p, *config, 0b0100100))
+        assert_opcheck(OPS.ffn_backward.default, (dy, keep, x, *p, *config, 127, 0))
+        assert_opcheck(OPS.ffn_backward.default, (dy, keep, x, *p, *config, 0b0100100, 0b1111110))
 
 
 def test_c151_fake_and_real_strides_agree():
@@ -62,7 +62,7 @@ def test_c151_fake_and_real_strides_agree():
         p[2] = torch.randn(N, 2 * F)[:, ::2].requires_grad_()
         assert_opcheck(OPS.ffn.default, (x.requires_grad_(), *p, *config))
         dy = torch.randn(N, *x.shape[:-1]).movedim(0, -1)
-        assert_opcheck(OPS.ffn_backward.default, (dy, None, x.detach(), *detached(p), *config, 127))
+        assert_opcheck(OPS.ffn_backward.default, (dy, None, x.detach(), *detached(p), *config, 127, 0))
 
 
 def compare(module, compiled, x):

@@ -13,6 +13,7 @@ from .._block import Handle
 from .._library import check, lib
 from .._threads import workspace
 from . import _packed
+from ._memory import empty
 from ._plan import Parts, as_rows, empty_result, fill_rows, find_plan, n_rows
 from ._team import team
 
@@ -25,7 +26,7 @@ def _forward(x: Tensor, parts: Parts, activation: str, layout: str, compute: str
     runner, m = team(), n_rows(x)
     work_bytes, kept_bytes = plan.sizes(m, flags, runner.n_threads)
     y = empty_result(x, plan.d_out)
-    kept = x.new_empty(kept_bytes // 4, dtype=torch.float32) if keep else y
+    kept = empty(x, (kept_bytes // 4,), torch.float32) if keep else y
     rows, ld = as_rows(x)
     status = lib.swiglu_train_forward(
         plan.desc_ref,
@@ -88,8 +89,10 @@ def ffn_backward(
     layout: str,
     compute: str,
     needs: int,
+    wide: int,
 ) -> list[Tensor]:
-    """Gradients of x (bit 0 of needs), gate (bit 1), up, down, gate_bias, up_bias, down_bias (bit 6), those asked for."""
+    """Gradients of x (bit 0 of needs), gate (bit 1), up, down, gate_bias, up_bias, down_bias (bit 6), those asked for; each
+    in the dtype of its tensor, or with its bit in wide in float32 (not x)."""
     parts: Parts = (gate, up, down, gate_bias, up_bias, down_bias)
     plan = find_plan(x, parts, activation, layout, compute)
     if dy.shape != (*x.shape[:-1], plan.d_out):
@@ -100,7 +103,7 @@ def ffn_backward(
     work_bytes, kept_bytes = plan.sizes(m, flags, runner.n_threads)
     if kept is not None and kept.numel() * kept.element_size() != kept_bytes:
         raise ValueError(f"kept has {kept.numel()} values, expected {kept_bytes // 4}")
-    outputs = plan.point_gradients(x, parts, needs)
+    outputs, narrow = plan.point_gradients(x, parts, needs, wide)
     x_rows, x_ld = as_rows(x)
     dy_rows, dy_ld = as_rows(dy)
     status = lib.swiglu_train_backward(
@@ -117,6 +120,8 @@ def ffn_backward(
     )
     if status:
         check(status, "ffn_backward")
+    for gradient, values in narrow:
+        gradient.copy_(values)
     del held
     return outputs
 

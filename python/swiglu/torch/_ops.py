@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from . import _kernels
-from ._plan import check_devices, check_shapes, empty_gradient, is_copied, n_rows
+from ._plan import check_devices, check_shapes, empty_gradient, n_rows
 
 _BLOCK = (
     "Tensor x, Tensor? gate, Tensor? up, Tensor down, Tensor? gate_bias, Tensor? up_bias, Tensor? down_bias,"
@@ -24,7 +24,7 @@ _BLOCK = (
 _SCHEMAS = {
     "ffn": f"({_BLOCK}) -> Tensor",
     "ffn_keep": f"({_BLOCK}) -> (Tensor, Tensor)",
-    "ffn_backward": f"(Tensor dy, Tensor? kept, {_BLOCK}, int needs) -> Tensor[]",
+    "ffn_backward": f"(Tensor dy, Tensor? kept, {_BLOCK}, int needs, int wide) -> Tensor[]",
     "ffn_packed": f"({_BLOCK}) -> Tensor",
 }
 
@@ -54,10 +54,13 @@ def _fake_ffn_keep(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
 
 
 def _fake_ffn_backward(dy: Tensor, kept: Optional[Tensor], x: Tensor, *rest: Any) -> list[Tensor]:
-    parts, needs = rest[:6], rest[9]
+    parts, needs, wide = rest[:6], rest[9], rest[10]
     check_shapes(x, parts, rest[7])
     outputs = [x.new_empty(x.shape)] if needs & 1 else []
-    return outputs + [empty_gradient(p, is_copied(p)) for i, p in enumerate(parts) if p is not None and needs & (2 << i)]
+    for i, part in enumerate(parts):
+        if part is not None and needs & (2 << i):
+            outputs.append(empty_gradient(part, torch.float32 if wide & (2 << i) else part.dtype))
+    return outputs
 
 
 torch.library.register_fake("swiglu::ffn", _fake_ffn, lib=_library)
@@ -74,6 +77,16 @@ def _needs(needed: tuple[bool, ...]) -> tuple[int, tuple[int, ...]]:
     """(mask for ffn_backward, the places of its results) for the inputs of _Differentiable."""
     places = tuple(i for i, need in enumerate(needed) if need)
     return sum(1 << (i - 2) for i in places), places
+
+
+def _wide(block: Sequence[Optional[Tensor]]) -> int:
+    """A bit for each parameter of low precision that wants its gradient in float32 (parameter.grad_dtype)."""
+    wide = 0
+    for i, tensor in enumerate(block):
+        if tensor is not None and tensor.dtype is not torch.float32 and i and tensor.is_leaf:
+            if getattr(tensor, "grad_dtype", None) is torch.float32:
+                wide |= 1 << i
+    return wide
 
 
 class _NoSecond(torch.autograd.Function):
@@ -115,12 +128,13 @@ class _Differentiable(torch.autograd.Function):
             tensors = (dy, kept, *block)
             op: Any = _kernels.ffn_backward if is_ordinary(tensors) else ffn_backward
             mask, places = _needs(ctx.needs_input_grad)
+            config = (*ctx.config, mask, _wide(block))
             if torch.is_grad_enabled():  # create_graph
                 with torch.no_grad():
-                    gradients = op(*tensors, *ctx.config, mask)
+                    gradients = op(*tensors, *config)
                 gradients = _NoSecond.apply(len(gradients), *gradients, *tensors)  # type: ignore[no-untyped-call]
             else:
-                gradients = op(*tensors, *ctx.config, mask)
+                gradients = op(*tensors, *config)
             for place, gradient in zip(places, gradients):
                 result[place] = gradient
         return tuple(result)

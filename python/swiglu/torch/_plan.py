@@ -16,12 +16,14 @@ from .._activation import act_struct
 from .._block import check_parts, make_options
 from .._library import check, lib
 from .._strides import matrix_order, rows_order
+from ._memory import empty, scratch
 
 # gate, up, down and their biases, in this order everywhere
 Parts = tuple[Optional[Tensor], Optional[Tensor], Tensor, Optional[Tensor], Optional[Tensor], Optional[Tensor]]
 NAMES = ("gate", "up", "down", "gate_bias", "up_bias", "down_bias")
 DTYPES = {torch.float32: _abi.F32, torch.float16: _abi.F16, torch.bfloat16: _abi.BF16}
 _PACKED = ("gate_up", "up_gate", "interleaved")
+_SMALL = 1 << 20  # values that need no thought about pages
 
 
 def dtype_number(name: str, tensor: Tensor) -> int:
@@ -75,11 +77,16 @@ def weight_order(weight: Tensor) -> Optional[tuple[int, int]]:
     return matrix_order(weight.shape[0], weight.shape[1], weight.stride(0), weight.stride(1))
 
 
-def empty_gradient(part: Tensor, copied: bool) -> Tensor:
-    """Uninitialised f32 in the shape of a weight or bias: transposed where the weight is, row-major where it is copied."""
-    if copied:
-        return part.new_empty(part.shape, dtype=torch.float32)
-    return torch.empty_like(part, dtype=torch.float32)
+def is_transposed(part: Tensor) -> bool:
+    order = weight_order(part) if part.dim() == 2 else None
+    return order is not None and order[0] == 1
+
+
+def empty_gradient(part: Tensor, dtype: torch.dtype) -> Tensor:
+    """Uninitialised, in the shape of a weight or bias: transposed where the weight is, row-major anywhere else."""
+    if is_transposed(part):
+        return empty(part, (part.shape[1], part.shape[0]), dtype).t()
+    return empty(part, part.shape, dtype)
 
 
 def is_copied(part: Tensor) -> bool:
@@ -107,8 +114,8 @@ def n_rows(x: Tensor) -> int:
 def empty_result(x: Tensor, width: int) -> Tensor:
     """Uninitialised and contiguous, [..., width] where x is [..., any]."""
     if x.shape[-1] == width and x.is_contiguous():
-        return torch.empty_like(x)
-    return x.new_empty((*x.shape[:-1], width))
+        return torch.empty_like(x) if x.numel() < _SMALL else empty(x, x.shape, x.dtype)
+    return empty(x, (*x.shape[:-1], width), x.dtype)
 
 
 class Plan:
@@ -155,10 +162,15 @@ class Plan:
             target.data = held[i].data_ptr()  # type: ignore[union-attr]
         return held
 
-    def point_gradients(self, x: Tensor, parts: Parts, needs: int) -> list[Tensor]:
+    def point_gradients(
+        self, x: Tensor, parts: Parts, needs: int, wide: int
+    ) -> tuple[list[Tensor], list[tuple[Tensor, Tensor]]]:
         """Allocates the gradients that are needed (bit 0: x, bit 1 + i: part i) and sets their addresses; the others are
-        not computed."""
+        not computed. The library computes f32: gradients that shall have the dtype of their part (no bit in wide) are
+        computed in scratch memory, and listed with it."""
         outputs: list[Tensor] = []
+        narrow: list[tuple[Tensor, Any, str, int]] = []
+        n_scratch = 0
         self._dx.data = None
         if needs & 1:
             dx = empty_result(x, self.d_in)
@@ -167,11 +179,27 @@ class Plan:
         for i, target, field in self._gradients:
             address = None
             if needs & (2 << i):
-                gradient = empty_gradient(parts[i], i in self._copied)  # type: ignore[arg-type]
+                part: Tensor = parts[i]  # type: ignore[assignment]
+                if part.dtype is torch.float32 or wide & (2 << i):
+                    gradient = self._empty_f32(part)
+                    address = gradient.data_ptr()
+                else:
+                    gradient = empty_gradient(part, part.dtype)
+                    narrow.append((gradient, target, field, n_scratch))
+                    n_scratch += part.numel()
                 outputs.append(gradient)
-                address = gradient.data_ptr()
             setattr(target, field, address)
-        return outputs
+        if not narrow:
+            return outputs, []
+        memory = scratch(n_scratch)
+        for _, target, field, at in narrow:
+            setattr(target, field, memory.data_ptr() + 4 * at)
+        return outputs, [(g, memory.as_strided(g.shape, g.stride(), at)) for g, _, _, at in narrow]
+
+    def _empty_f32(self, part: Tensor) -> Tensor:
+        if part.numel() < _SMALL and not self._copied:
+            return torch.empty_like(part, dtype=torch.float32)
+        return empty_gradient(part, torch.float32)
 
     def sizes(self, m: int, flags: int, n_threads: int) -> tuple[int, int]:
         """(workspace, bytes kept by forward) of a training step."""
