@@ -80,7 +80,15 @@ SW_ALWAYS_INLINE void vi_store16_first(void *p, VI a, size_t n) { /* no 16-bit m
     memcpy(p, t, 2 * (n < 8 ? n : 8));
 }
 
-SW_ALWAYS_INLINE V v_pair_odd(const void *p) { return v_from_bits(vi_and(_mm256_loadu_si256(p), vi_set1((int)0xFFFF0000))); }
+/* The mask as a memory operand: 12 accumulators, 2 weights and a broadcast leave no register for it, and GCC 12 would keep
+ * three accumulators in memory instead. */
+SW_ALWAYS_INLINE V v_pair_odd(const void *p) {
+    static const _Alignas(32) uint32_t high[8] = {0xFFFF0000, 0xFFFF0000, 0xFFFF0000, 0xFFFF0000,
+                                                  0xFFFF0000, 0xFFFF0000, 0xFFFF0000, 0xFFFF0000};
+    V w = _mm256_loadu_ps(p);
+    __asm__("vandps %1, %0, %0" : "+x"(w) : "m"(high));
+    return w;
+}
 SW_ALWAYS_INLINE V v_pair_even(const void *p) { return v_from_bits(vi_shl(_mm256_loadu_si256(p), 16)); }
 SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) { return v_fma(a, b, c); }
 SW_ALWAYS_INLINE V v_pair_flush(V a) {
