@@ -17,6 +17,7 @@
 #ifndef SWIGLU_KERN_H
 #define SWIGLU_KERN_H
 
+#include "base/attr.h"
 #include "swiglu/swiglu.h"
 
 enum {
@@ -61,6 +62,14 @@ struct swiglu_tile_args {
     const char *out, *out2;
     size_t out_stride, out_bytes;
 };
+/* Fetches what comes after a tile, for writing. */
+static inline void swiglu_tile_fetch_out(const struct swiglu_tile_args *t, size_t rows) {
+    for (size_t r = 0; t->out && r < rows; r++)
+        for (size_t at = r * t->out_stride, end = at + t->out_bytes; at < end; at += 64) {
+            SW_PREFETCH_WRITE(t->out + at);
+            if (t->out2) SW_PREFETCH_WRITE(t->out2 + at);
+        }
+}
 typedef void swiglu_tile_fn(const struct swiglu_tile_args *args);
 
 struct swiglu_tile {

@@ -38,11 +38,7 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
 #endif
     V acc[TILE_MR][TILE_NV];
 #if TILE_PREFETCH == 2
-    for (size_t at = 0, r = 0; t->out && r < TILE_MR; r++, at += t->out_stride)
-        for (size_t i = 0; i < t->out_bytes; i += 64) {
-            SW_PREFETCH_WRITE(t->out + at + i);
-            if (t->out2) SW_PREFETCH_WRITE(t->out2 + at + i);
-        }
+    swiglu_tile_fetch_out(t, TILE_MR);
 #endif
     do {
         size_t chunk = left < chunk_steps ? left : chunk_steps;
