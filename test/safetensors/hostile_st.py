@@ -103,6 +103,8 @@ ROWS = [
     ("null-entry", ST({"a": None}), ["tensor a entry: an object is expected, not null"]),
     ("empty-inside", ST({"a": t([2], [0, 8]), "z": t([0], [4, 4])}, bytes(8)), ["tensor z data_offsets begin 4: overlaps a"]),
     ("product-then-0", ST({"a": t([2**63, 4, 0], [0, 0])}), ["tensor a shape product"]),
+    ("product-of-the-last", ST({"a": t([0, 1, 1, 2**63, 4], [0, 0])}), ["tensor a shape product"]),
+    ("metadata-long", ST({"__metadata__": {"k" * 70000: "v"}}), ["__metadata__: a key of more than 65535 bytes"]),
     ("rank", ST({"a": t([1] * 65, [0, 4])}, bytes(4)), ["tensor a shape: more than 64 dimensions"]),
     ("escape", ST({"\x1b[2J\u00e9": {}}), ["tensor \\x1b[2J\\xc3\\xa9: dtype missing"]),
 ]

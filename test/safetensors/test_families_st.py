@@ -555,6 +555,8 @@ def test_number_of_layers(tmp_path):
     ("[]", ["an object is expected"]), ("", ["ends where a value is expected"]), ('{"model_type":"llama"', ["a comma or"]),
     ('{"a":1,"a":2}', ["duplicate key a"]), ('{"a":1,"\\u0061":2}', ["duplicate key a"]),
     ('{"text_config":{"b":1,"b":2}}', ["duplicate key b"]), ('{"text_config":[]}', ["text_config"]),
+    ('{"' + "n" * 70000 + '":1}', ["a key of more than 65535 bytes"]),
+    ('{"model_type":"llama","hidden_act":{"a":[{}]}}', ["hidden_act: a string is expected"]),
     ('{"a":' + "[" * 40 + "]" * 40 + "}", ["depth 33"]), ("{}{}", ["the end is expected"]), ("\xef\xbb\xbf{}", ["byte 0"]),
 ])
 def test_broken_config(tmp_path, text, words):
@@ -570,6 +572,13 @@ def test_config_with_everything(tmp_path):
                   architectures=["LlamaForCausalLM"])
     with capi.opened(tmp_path) as model:
         check_block(model, 0, parts[0], ACT["silu"])
+
+
+def test_config_beyond_the_limit(tmp_path):
+    build(tmp_path, "llama")
+    with open(tmp_path / "config.json", "r+b") as file:
+        file.truncate(100_000_001)
+    refused(tmp_path, "config of 100000001 bytes: limit 100000000")
 
 
 def test_config_that_cannot_be_read(tmp_path):

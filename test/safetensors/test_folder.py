@@ -188,6 +188,7 @@ def test_folder_without_a_model(tmp_path, parts):
     ("[]", "an object is expected"), ("{}", "weight_map is missing"), ('{"weight_map":[]}', "weight_map: an object"),
     ('{"weight_map":{"a":"x","a":"y"}}', "duplicate key a"), ('{"weight_map":{"a":"x","\\u0061":"x"}}', "duplicate key a"),
     ('{"weight_map":{},"weight_map":{}}', "duplicate key weight_map"), ('{"weight_map":{}', "ends where"),
+    ('{"weight_map":{"' + "n" * 70000 + '":"x"}}', "weight_map: a name of more than 65535 bytes"),
     ('{"metadata":' + "[" * 40, "depth 33"), ('{"metadata":{"total_size":NaN},"weight_map":{}}', "a value is expected"),
 ])
 def test_broken_index(folder, text, words):

@@ -19,6 +19,8 @@ STRICTER = {
     "S34": "the tensors of the file are fine; the layer number is not",
     "metadata-key": "two readers could see two models",
     "array-entry": "the format's text asks for an object",
+    "product-of-the-last": "of more than 4 dimensions the product of the last is shown",
+    "metadata-long": "keys are limited, so that memory follows the header",
     "rank": "no tensor has so many dimensions",
 }
 
