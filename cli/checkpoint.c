@@ -7,12 +7,32 @@
 #include <string.h>
 
 #include "cli.h"
+#include "json.h"
 #include "noise.h"
 
 struct swiglu_model_block_info cli_model_block(const struct swiglu_model *model, size_t i) {
     struct swiglu_model_block_info info = {.struct_size = sizeof info};
     cli_require(swiglu_model_block(model, i, &info), NULL, "block");
     return info;
+}
+
+struct cli_block_label cli_block_label(const struct swiglu_model_block_info *block) {
+    struct cli_block_label label;
+    const int expert = block->expert;
+    if (expert >= 0) {
+        snprintf(label.words, sizeof label.words, "%zu expert %d", block->layer, expert);
+        snprintf(label.name, sizeof label.name, "layer-%03zu-expert-%03d", block->layer, expert);
+    } else {
+        const int shared = expert == SWIGLU_EXPERT_SHARED;
+        snprintf(label.words, sizeof label.words, "%zu%s", block->layer, shared ? " shared expert" : "");
+        snprintf(label.name, sizeof label.name, "layer-%03zu%s", block->layer, shared ? "-shared" : "");
+    }
+    return label;
+}
+
+void cli_json_expert(const struct swiglu_model_block_info *block) {
+    if (block->expert >= 0) cli_json_count("expert", (uint64_t)block->expert);
+    if (block->expert == SWIGLU_EXPERT_SHARED) cli_json_string("expert", "shared");
 }
 
 struct swiglu_tensor_info cli_model_tensor(const struct swiglu_model *model, size_t i) {
@@ -107,7 +127,8 @@ void cli_checkpoint_close(struct cli_checkpoint *layers) {
 void cli_checkpoint_note_left_out(const struct cli_checkpoint *layers) {
     for (size_t i = 0; i < layers->info.n_blocks; i++) {
         struct swiglu_model_block_info block = cli_model_block(layers->model, i);
-        if (!block.usable) cli_note("%s: layer %zu is left out: %s", layers->path, block.layer, block.reason);
+        if (!block.usable)
+            cli_note("%s: layer %s is left out: %s", layers->path, cli_block_label(&block).words, block.reason);
     }
 }
 

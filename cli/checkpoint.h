@@ -23,6 +23,11 @@ void cli_checkpoint_open(struct cli_checkpoint *layers, const char *path, const 
                          const char *list);
 void cli_checkpoint_close(struct cli_checkpoint *layers);
 struct swiglu_model_block_info cli_checkpoint_block(const struct cli_checkpoint *layers, size_t i); /* i-th chosen */
+/* "3", "3 expert 7", "3 shared expert" for text; "layer-003", "layer-003-expert-007", "layer-003-shared" for files. */
+struct cli_block_label { char words[48], name[64]; };
+struct cli_block_label cli_block_label(const struct swiglu_model_block_info *block);
+/* The key "expert" of a JSON object: a number or "shared"; none for a block that is no expert. */
+void cli_json_expert(const struct swiglu_model_block_info *block);
 struct swiglu_model_block_info cli_model_block(const struct swiglu_model *model, size_t i);
 struct swiglu_tensor_info cli_model_tensor(const struct swiglu_model *model, size_t i);
 /* One line on stderr for each block that is left out. */

@@ -16,7 +16,7 @@ struct check {
     size_t tokens;
     uint64_t seed;
     unsigned n_threads;
-    int compute, strict, scan, json;
+    int compute, strict, scan, experts, json;
     struct cli_checkpoint layers;
     struct cli_machine machine;
     unsigned long n_passed, n_failed;
@@ -32,6 +32,7 @@ static const struct cli_option options[] = {
     {'a', "activation", "NAME", "with FILE: override the activation of the file"},
     {'S', "strict", NULL, "with FILE: treat warnings as errors"},
     {'f', "scan", NULL, "with FILE: read every .safetensors file of a folder, not its index"},
+    {'e', "experts", NULL, "with FILE: also each expert of a mixture alone; nothing is routed"},
     {'j', "json", NULL, "one JSON object a line"},
     {0, NULL, NULL, NULL},
 };
@@ -51,6 +52,7 @@ static int parse_options(struct check *check, const struct cli_verb *verb, int a
         case 'a': check->activation = value; break;
         case 'S': check->strict = 1; break;
         case 'f': check->scan = 1; break;
+        case 'e': check->experts = 1; break;
         case 'j': check->json = 1; break;
         }
     }
@@ -114,25 +116,29 @@ static void scan_all(struct check *check) {
         printf(", %zu of formats without a decoder not scanned\n", check->n_not_scanned);
 }
 
-static void explain(const struct check *check, size_t layer, const struct cli_verdict *verdict) {
+static void explain(const struct check *check, const struct swiglu_model_block_info *block,
+                    const struct cli_verdict *verdict) {
     char command[4096], what[64];
     int n = snprintf(command, sizeof command,
-                     "swiglu run %s --layers %zu --tokens %zu --seed %llu --compute %s --check",
-                     cli_quote(check->path), layer, check->tokens, (unsigned long long)check->seed,
+                     "swiglu run %s --layers %zu%s --tokens %zu --seed %llu --compute %s --check",
+                     cli_quote(check->path), block->layer,
+                     block->expert == SWIGLU_EXPERT_NONE ? "" : " --experts", check->tokens,
+                     (unsigned long long)check->seed,
                      cli_compute_name(check->compute));
     if (check->activation && (size_t)n < sizeof command)
         snprintf(command + n, sizeof command - (size_t)n, " --activation %s", cli_quote(check->activation));
-    snprintf(what, sizeof what, "layer %zu", layer);
+    snprintf(what, sizeof what, "layer %s", cli_block_label(block).words);
     cli_verdict_explain(verdict, what, command);
 }
 
 static void judge_block(struct check *check, size_t i) {
     struct swiglu_error error = {.struct_size = sizeof error};
     struct swiglu_model_block_info block = cli_checkpoint_block(&check->layers, i);
+    const struct cli_block_label label = cli_block_label(&block);
     struct swiglu_desc desc;
     struct cli_job job;
     struct cli_verdict verdict;
-    cli_progress("layer %zu (%zu of %zu)", block.layer, i + 1, check->layers.n);
+    cli_progress("layer %s (%zu of %zu)", label.words, i + 1, check->layers.n);
     swiglu_desc_init(&desc);
     cli_require(swiglu_model_desc(check->layers.model, check->layers.index[i], &desc, &error), &error, check->path);
     float *x = cli_rows_alloc(check->tokens, desc.d_in);
@@ -146,6 +152,7 @@ static void judge_block(struct check *check, size_t i) {
     if (check->json) {
         cli_json_open();
         cli_json_count("layer", block.layer);
+        cli_json_expert(&block);
         cli_json_flag("passed", passed);
         cli_json_count("check_rows", verdict.n_rows);
         cli_json_number("check_worst", verdict.worst);
@@ -153,11 +160,11 @@ static void judge_block(struct check *check, size_t i) {
         cli_json_number("check_frobenius", verdict.frobenius);
         cli_json_close();
     } else {
-        printf("%5zu  %-18s  %9.4f  %7.4f  %10.2e  %s\n", block.layer, job.info.kernel_up, verdict.worst,
+        printf("%5s  %-18s  %9.4f  %7.4f  %10.2e  %s\n", label.words, job.info.kernel_up, verdict.worst,
                verdict.typical, verdict.frobenius, passed ? "passed" : "FAILED");
         fflush(stdout);
     }
-    if (!passed) explain(check, block.layer, &verdict);
+    if (!passed) explain(check, &block, &verdict);
     cli_job_close(&job);
     free(x);
 }
@@ -165,7 +172,8 @@ static void judge_block(struct check *check, size_t i) {
 static void check_file(struct check *check) {
     cli_machine_open(&check->machine, check->n_threads, UINT64_MAX);
     const struct swiglu_model_options model = {.struct_size = sizeof model, .strict = check->strict,
-                                               .activation = check->activation, .scan = check->scan};
+                                               .activation = check->activation, .scan = check->scan,
+                                               .experts = check->experts};
     cli_checkpoint_open(&check->layers, check->path, &model, check->layer_list);
     scan_all(check);
     if (!check->layer_list) cli_checkpoint_note_left_out(&check->layers);

@@ -11,12 +11,14 @@ static const struct cli_option options[] = {
     {'s', "strict", NULL, "treat warnings as errors"},
     {'a', "activation", "NAME", "override the activation that the file means"},
     {'f', "scan", NULL, "read every .safetensors file of a folder, not its index"},
+    {'e', "experts", NULL, "list each expert of a mixture as a block of its own"},
     {'j', "json", NULL, "one JSON object for the file, then one a block"},
     {0, NULL, NULL, NULL},
 };
 
 struct row {
     char activation[160], weights[64], biases[32];
+    struct cli_block_label label;
 };
 
 static const char *tensor_dtype(const struct cli_checkpoint *layers, long i) {
@@ -34,7 +36,7 @@ static void make_row(const struct cli_checkpoint *layers, const struct swiglu_mo
         {"gate", block->gate, block->gate_bias}, {"up", block->up, block->up_bias},
         {"down", block->down, block->down_bias}};
     char words[96];
-    *row = (struct row){0};
+    *row = (struct row){.label = cli_block_label(block)};
     cli_act_words(&block->act, words, sizeof words);
     snprintf(row->activation, sizeof row->activation, "%s%s%s%s", block->activation, *words ? " (" : "", words,
              *words ? ")" : "");
@@ -50,22 +52,25 @@ static int wider(int width, const char *text) {
 }
 
 static void print_blocks(const struct cli_checkpoint *layers) {
-    int w_act = 10, w_from = 4, w_weights = 15, w_biases = 6;
+    int w_layer = 5, w_kind = 5, w_act = 10, w_from = 4, w_weights = 15, w_biases = 6;
     struct row row;
     for (size_t i = 0; i < layers->n; i++) {
         struct swiglu_model_block_info block = cli_checkpoint_block(layers, i);
         make_row(layers, &block, &row);
+        w_layer = wider(w_layer, row.label.words), w_kind = wider(w_kind, block.kind);
         w_act = wider(w_act, row.activation), w_from = wider(w_from, block.activation_source);
         w_weights = wider(w_weights, row.weights), w_biases = wider(w_biases, row.biases);
     }
     if (layers->n)
-        printf("\nlayer  kind   %-*s  %-*s  %6s  %6s  %6s  %-11s  %-*s  %-*s  %12s\n", w_act, "activation", w_from,
-               "from", "d_in", "d_ff", "d_out", "layout", w_weights, "weight types", w_biases, "biases", "bytes");
+        printf("\n%-*s  %-*s  %-*s  %-*s  %6s  %6s  %6s  %-11s  %-*s  %-*s  %12s\n", w_layer, "layer", w_kind, "kind",
+               w_act, "activation", w_from, "from", "d_in", "d_ff", "d_out", "layout", w_weights, "weight types",
+               w_biases, "biases", "bytes");
     for (size_t i = 0; i < layers->n; i++) {
         struct swiglu_model_block_info block = cli_checkpoint_block(layers, i);
         make_row(layers, &block, &row);
-        printf("%5zu  %-5s  %-*s  %-*s  %6zu  %6zu  %6zu  %-11s  %-*s  %-*s  %12llu\n", block.layer, block.kind, w_act,
-               row.activation, w_from, block.activation_source, block.d_in, block.d_ff, block.d_out, block.layout_name,
+        printf("%*s  %-*s  %-*s  %-*s  %6zu  %6zu  %6zu  %-11s  %-*s  %-*s  %12llu\n", w_layer, row.label.words, w_kind,
+               block.kind, w_act, row.activation, w_from, block.activation_source, block.d_in, block.d_ff, block.d_out,
+               block.layout_name,
                w_weights, row.weights, w_biases, row.biases, (unsigned long long)block.weight_bytes);
     }
 }
@@ -75,7 +80,7 @@ static void print_left_out(const struct cli_checkpoint *layers) {
     printf("\nleft out, never evaluated:\n");
     for (size_t i = 0; i < layers->info.n_blocks; i++) {
         struct swiglu_model_block_info block = cli_model_block(layers->model, i);
-        if (!block.usable) printf("%5zu  %s: %s\n", block.layer, block.kind, block.reason);
+        if (!block.usable) printf("%5s  %s: %s\n", cli_block_label(&block).words, block.kind, block.reason);
     }
 }
 
@@ -116,6 +121,7 @@ static void print_block_object(const struct cli_checkpoint *layers, size_t i) {
         {"down_bias", block.down_bias}, {"norm", block.norm}};
     cli_json_open();
     cli_json_count("layer", block.layer);
+    cli_json_expert(&block);
     cli_json_flag("usable", block.usable);
     cli_json_string("reason", block.reason);
     cli_json_string("kind", block.kind);
@@ -150,6 +156,7 @@ static int act_info(const struct cli_verb *verb, int argc, char **argv) {
         case 's': model.strict = 1; break;
         case 'a': model.activation = value; break;
         case 'f': model.scan = 1; break;
+        case 'e': model.experts = 1; break;
         case 'j': json = 1; break;
         }
     cli_operands_max(verb, argc, argv, 1);

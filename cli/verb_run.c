@@ -22,7 +22,7 @@ struct run {
     size_t tokens, d, f;
     uint64_t seed;
     unsigned n_threads;
-    int compute, dtype, check, digest, json, scan;
+    int compute, dtype, check, digest, json, scan, experts;
     int tokens_given, own_given; /* own: --shape or --dtype, which a file decides itself */
 
     struct cli_machine machine;
@@ -32,13 +32,15 @@ struct run {
     size_t n_blocks, m;
     struct swiglu_limits before; /* the machine's limits since the last probe */
 
-    size_t n_passed, n_failed, worst_layer;
+    size_t n_passed, n_failed;
+    struct cli_block_label worst_block;
     double worst, total_seconds;
 };
 
 /* What is known of one block after it ran. */
 struct result {
-    size_t layer;
+    struct swiglu_model_block_info block; /* without FILE only layer 0 */
+    struct cli_block_label label;
     const char *activation;
     const struct swiglu_desc *desc;
     const struct cli_job *job;
@@ -61,6 +63,7 @@ static const struct cli_option options[] = {
     {'s', "seed", "S", "of the noise (default 1)"},
     {'a', "activation", "NAME", "override the activation of the file, or choose that of the own block (default silu)"},
     {'f', "scan", NULL, "read every .safetensors file of a folder, not its index"},
+    {'e', "experts", NULL, "also each expert of a mixture alone; nothing is routed"},
     {'w', "shape", "D,F", "without FILE: model and hidden width of a block of noise (default 576,1536)"},
     {'d', "dtype", "TYPE", "without FILE: f32, bf16 or f16 weights (default f32)"},
     {0, NULL, NULL, NULL},
@@ -81,6 +84,7 @@ static void parse_options(struct run *run, const struct cli_verb *verb, int argc
         case 's': run->seed = cli_parse_count("seed", value, 0, UINT64_MAX); break;
         case 'a': run->activation = value; break;
         case 'f': run->scan = 1; break;
+        case 'e': run->experts = 1; break;
         case 'w': cli_parse_shape(value, &run->d, &run->f), run->own_given = 1; break;
         case 'd': run->dtype = cli_parse_dtype(value), run->own_given = 1; break;
         }
@@ -98,9 +102,8 @@ static void parse_options(struct run *run, const struct cli_verb *verb, int argc
 static void describe_block(struct run *run, size_t i, struct swiglu_desc *desc, struct result *result) {
     struct swiglu_error error = {.struct_size = sizeof error};
     if (run->path) {
-        struct swiglu_model_block_info block = cli_checkpoint_block(&run->layers, i);
-        result->layer = block.layer;
-        result->activation = block.activation;
+        result->block = cli_checkpoint_block(&run->layers, i);
+        result->activation = result->block.activation;
         swiglu_desc_init(desc);
         cli_require(swiglu_model_desc(run->layers.model, run->layers.index[i], desc, &error), &error, run->path);
         return;
@@ -117,14 +120,11 @@ static void open_input(struct run *run) {
     cli_npy_read(run->input_path, &run->input);
     size_t width = run->input.shape[run->input.rank - 1];
     for (size_t i = 0; i < run->n_blocks; i++) { /* before the first block is computed */
-        size_t layer = 0, d_in = run->d;
-        if (run->path) {
-            struct swiglu_model_block_info block = cli_checkpoint_block(&run->layers, i);
-            layer = block.layer, d_in = block.d_in;
-        }
-        if (width != d_in)
-            cli_fail(CLI_USAGE, "%s: shape[%zu]: %zu, but layer %zu takes %zu values a row", run->input_path,
-                     run->input.rank - 1, width, layer, d_in);
+        struct swiglu_model_block_info block = {.d_in = run->d, .expert = SWIGLU_EXPERT_NONE};
+        if (run->path) block = cli_checkpoint_block(&run->layers, i);
+        if (width != block.d_in)
+            cli_fail(CLI_USAGE, "%s: shape[%zu]: %zu, but layer %s takes %zu values a row", run->input_path,
+                     run->input.rank - 1, width, cli_block_label(&block).words, block.d_in);
     }
     run->m = 1;
     for (size_t i = 0; i + 1 < run->input.rank; i++) run->m *= run->input.shape[i];
@@ -145,7 +145,7 @@ static void open_run(struct run *run) {
     run->n_blocks = 1;
     if (run->path) {
         const struct swiglu_model_options model = {.struct_size = sizeof model, .activation = run->activation,
-                                                   .scan = run->scan};
+                                                   .scan = run->scan, .experts = run->experts};
         cli_checkpoint_open(&run->layers, run->path, &model, run->layer_list);
         if (!run->layer_list) cli_checkpoint_note_left_out(&run->layers);
         run->n_blocks = run->layers.n;
@@ -218,7 +218,7 @@ static void save_rows(const struct run *run, const struct result *result) {
         array.shape[array.rank - 1] = result->desc->d_out;
     }
     char path[PATH_MAX];
-    int n = run->n_blocks > 1 ? snprintf(path, sizeof path, "%s/layer-%03zu.npy", run->output_path, result->layer)
+    int n = run->n_blocks > 1 ? snprintf(path, sizeof path, "%s/%s.npy", run->output_path, result->label.name)
                               : snprintf(path, sizeof path, "%s", run->output_path);
     if ((size_t)n >= sizeof path) cli_fail(CLI_USAGE, "%s: %s", run->output_path, strerror(ENAMETOOLONG));
     cli_npy_write(path, &array);
@@ -230,7 +230,8 @@ static void explain(const struct run *run, const struct result *result) {
     int n = snprintf(command, sizeof command, "%s%s%sswiglu run", level ? "SWIGLU_ISA=" : "", level ? level : "",
                      level ? " " : "");
     if (run->path)
-        n += snprintf(command + n, sizeof command - (size_t)n, " %s --layers %zu", cli_quote(run->path), result->layer);
+        n += snprintf(command + n, sizeof command - (size_t)n, " %s --layers %zu%s", cli_quote(run->path),
+                      result->block.layer, result->block.expert == SWIGLU_EXPERT_NONE ? "" : " --experts");
     else
         n += snprintf(command + n, sizeof command - (size_t)n, " --shape %zu,%zu --dtype %s", run->d, run->f,
                       cli_dtype_name(run->dtype));
@@ -242,7 +243,7 @@ static void explain(const struct run *run, const struct result *result) {
         n += snprintf(command + n, sizeof command - (size_t)n, " --activation %s", cli_quote(run->activation));
     snprintf(command + n, sizeof command - (size_t)n, " --seed %llu --compute %s --threads %u --check",
              (unsigned long long)run->seed, cli_compute_name(run->compute), run->machine.n_threads);
-    snprintf(what, sizeof what, "layer %zu", result->layer);
+    snprintf(what, sizeof what, "layer %s", result->label.words);
     cli_verdict_explain(&result->verdict, what, command);
 }
 
@@ -268,7 +269,7 @@ static void print_row(const struct run *run, const struct result *r) {
     snprintf(widths, sizeof widths, "%zu/%zu", r->desc->d_in, r->desc->d_ff);
     snprintf(share, sizeof share, "%.2f %s, %s%s", r->share, r->limit, r->state,
              r->job->info.expanded ? ", decoded" : "");
-    printf("%5zu  %-11s  %-11s  %-18s  %8.3f  %9.0f  %-31s  %016llx", r->layer, widths,
+    printf("%5s  %-11s  %-11s  %-18s  %8.3f  %9.0f  %-31s  %016llx", r->label.words, widths,
            weight_names(r->desc, weights, sizeof weights), r->job->info.kernel_up, 1e3 * r->seconds,
            (double)run->m / r->seconds, share, (unsigned long long)r->digest);
     if (run->check)
@@ -283,7 +284,8 @@ static void print_object(const struct run *run, const struct result *r) {
     const struct swiglu_block_info *info = &r->job->info;
     cli_json_open();
     if (run->path) cli_json_string("file", run->path);
-    cli_json_count("layer", r->layer);
+    cli_json_count("layer", r->block.layer);
+    cli_json_expert(&r->block);
     cli_json_string("activation", r->activation);
     cli_json_list("shape");
     cli_json_count(NULL, info->d_in);
@@ -331,8 +333,8 @@ static void print_summary(const struct run *run, size_t n_rows, int expanded) {
     printf("|y-ref|/B: the largest error of y against a double-precision reference, in units of its error bound;\n"
            "up to 1 passes. typical: against the usual size of rounding errors. rel. error: against plain double.\n"
            "%zu of %zu rows a layer were compared.\n", n_rows, run->m);
-    printf("\ncheck: %zu passed, %zu failed; worst |y-ref|/B %.4f in layer %zu\n", run->n_passed, run->n_failed,
-           run->worst, run->worst_layer);
+    printf("\ncheck: %zu passed, %zu failed; worst |y-ref|/B %.4f in layer %s\n", run->n_passed, run->n_failed,
+           run->worst, run->worst_block.words);
 }
 
 /* ---- the verb ---------------------------------------------------------------------------------------------------- */
@@ -340,11 +342,12 @@ static void print_summary(const struct run *run, size_t n_rows, int expanded) {
 static void run_block(struct run *run, size_t i, size_t *n_rows, int *expanded) {
     struct swiglu_desc desc;
     struct cli_job job;
-    struct result result = {.desc = &desc, .job = &job};
+    struct result result = {.block.expert = SWIGLU_EXPERT_NONE, .desc = &desc, .job = &job};
     char what[64];
     describe_block(run, i, &desc, &result);
-    snprintf(what, sizeof what, "layer %zu", result.layer);
-    cli_progress("layer %zu (%zu of %zu)", result.layer, i + 1, run->n_blocks);
+    result.label = cli_block_label(&result.block);
+    snprintf(what, sizeof what, "layer %s", result.label.words);
+    cli_progress("%s (%zu of %zu)", what, i + 1, run->n_blocks);
     float *x = make_input(run, i, desc.d_in);
     cli_job_open(&job, &run->machine, &desc, run->compute, run->m, x, what);
     if (run->digest)
@@ -356,7 +359,7 @@ static void run_block(struct run *run, size_t i, size_t *n_rows, int *expanded) 
         cli_judge(&desc, run->compute, run->m, x, job.y, run->seed, &result.verdict, what);
     cli_progress(NULL);
     if (run->digest)
-        printf("layer-%03zu %016llx\n", result.layer, (unsigned long long)result.digest);
+        printf("%s %016llx\n", result.label.name, (unsigned long long)result.digest);
     else if (run->json)
         print_object(run, &result);
     else
@@ -367,7 +370,7 @@ static void run_block(struct run *run, size_t i, size_t *n_rows, int *expanded) 
         *(passed ? &run->n_passed : &run->n_failed) += 1;
         if (!passed) explain(run, &result);
         if (i == 0 || !(result.verdict.worst <= run->worst))
-            run->worst = result.verdict.worst, run->worst_layer = result.layer;
+            run->worst = result.verdict.worst, run->worst_block = result.label;
     }
     run->total_seconds += result.seconds;
     *n_rows = result.verdict.n_rows;

@@ -23,6 +23,8 @@ struct swiglu_model_options {
     int strict;             /* 1: warnings (trailing bytes and the like) become errors */
     const char *activation; /* NULL, or a name for swiglu_act_init that overrides what the file says */
     int scan;               /* 1: a folder's index is not read, but every file in it called *.safetensors */
+    int experts;            /* 1: each expert of a mixture is a block of its own too; nothing is routed. About 1 KiB of
+                               memory an expert */
 };
 
 /* what     opens a GGUF file (v2, v3), a .safetensors file with the config.json beside it, or a folder with
@@ -72,12 +74,14 @@ SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_model_read(const struct s
                                                                   uint64_t byte, void *dst, size_t n_bytes,
                                                                   struct swiglu_error *error);
 
+enum { SWIGLU_EXPERT_NONE = -1, SWIGLU_EXPERT_SHARED = -2 };
+
 struct swiglu_model_block_info {
     size_t struct_size;
     size_t layer;           /* number in the file's names */
     int usable;             /* 1: swiglu_model_desc describes it; 0: left out */
     const char *reason;     /* why it was left out, or "" */
-    const char *kind;       /* "gated", "plain", "experts", ... */
+    const char *kind;       /* "gated", "plain", "experts", "expert", "shared expert", ... */
     const char *activation; /* the name or parameters in words, such as "silu" */
     const char *activation_source; /* "architecture llama", "config.json hidden_act", "--activation", ... */
     const char *layout_name;/* "separate", "gate|up", "up|gate", "interleaved", "ungated" */
@@ -89,6 +93,8 @@ struct swiglu_model_block_info {
     long norm;              /* the RMS or layer norm before the block, -1 = none found */
     uint64_t weight_bytes;  /* in the file, biases included */
     int in_out;             /* 1: the weights are stored [in, out] (Conv1D of GPT-2) */
+    int expert;             /* number of the expert, SWIGLU_EXPERT_SHARED, or SWIGLU_EXPERT_NONE: a layer's own block.
+                               Where a tensor holds all experts the matrices are slices of it */
 };
 /* memory   strings live until close     errors  E_ARGUMENT (index)     threads  any     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_model_block(const struct swiglu_model *model, size_t i,

@@ -197,7 +197,8 @@ class Grads(ctypes.Structure):
 
 
 class ModelOptions(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("strict", c_int), ("activation", c_char_p), ("scan", c_int)]
+    _fields_ = [("struct_size", c_size_t), ("strict", c_int), ("activation", c_char_p), ("scan", c_int),
+                ("experts", c_int)]
 
 
 class ModelInfo(ctypes.Structure):
@@ -251,6 +252,7 @@ class ModelBlockInfo(ctypes.Structure):
         ("norm", c_long),
         ("weight_bytes", c_uint64),
         ("in_out", c_int),
+        ("expert", c_int),
     ]
 
 

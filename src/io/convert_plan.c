@@ -163,6 +163,7 @@ static enum swiglu_status plan_blocks(struct swiglu_conversion *c, struct swiglu
     for (size_t i = 0; i < c->info.n_blocks; i++) {
         struct swiglu_model_block_info block = {.struct_size = sizeof block};
         TRY(swiglu_model_block(c->model, i, &block));
+        if (block.expert != SWIGLU_EXPERT_NONE) continue; /* they keep their form */
         if (!block.usable) continue;
         n_usable++;
         TRY(plan_retype(c, block.gate, error));

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/experts.h"
+
 typedef unsigned long long ull;
 
 const char *swiglu_gguf_architecture(const struct swiglu_gguf *g) {
@@ -58,6 +60,32 @@ static void gguf_add(const void *ctx, struct swiglu_layer *layer, const struct s
         return;
     }
     if (name->counts) swiglu_layer_add_oddity(layer, gguf_oddity(name->rest), tensor);
+}
+
+/* ffn_up_exps holds all experts, ffn_up_shexp the shared one; ffn_up.3 is the fourth expert in early Mixtral files. */
+static void gguf_expert(const void *ctx, const char *rest, struct swiglu_expert_part *part) {
+    static const struct { const char *name; enum swiglu_role role; enum swiglu_pack pack; } matrices[] = {
+        {"ffn_gate_up", SWIGLU_ROLE_UP, SWIGLU_PACK_GATE_UP}, {"ffn_gate", SWIGLU_ROLE_GATE, SWIGLU_PACK_NEVER},
+        {"ffn_up", SWIGLU_ROLE_UP, SWIGLU_PACK_NEVER}, {"ffn_down", SWIGLU_ROLE_DOWN, SWIGLU_PACK_NEVER},
+    };
+    const char *after = rest;
+    (void)ctx;
+    if (swiglu_starts(rest, "ffn_gate_inp") || swiglu_starts(rest, "ffn_norm") || swiglu_starts(rest, "ffn_latent"))
+        return; /* the router, and what stands before the experts */
+    if (!swiglu_starts(rest, "act_scales") && !(swiglu_starts(rest, "ffn") && strchr(rest, '.'))) return;
+    if (gguf_oddity(rest) == SWIGLU_ODD_UNKNOWN && !strstr(rest, "exp")) return; /* of a dense block */
+    part->kind = SWIGLU_PART_STRANGE;
+    if (strstr(rest, "shexp")) part->expert = SWIGLU_EXPERT_SHARED;
+    for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++) {
+        if (!swiglu_starts(rest, matrices[i].name)) continue;
+        const char *end = rest + strlen(matrices[i].name);
+        part->role = matrices[i].role, part->pack = matrices[i].pack;
+        if (!strcmp(end, "_exps.weight")) part->kind = SWIGLU_PART_STACK;
+        if (!strcmp(end, "_shexp.weight")) part->kind = SWIGLU_PART_ONE;
+        if (*end == '.' && swiglu_expert_number(end + 1, part, &after) && !strcmp(after, "weight"))
+            part->kind = SWIGLU_PART_ONE;
+        return;
+    }
 }
 
 static bool gguf_role_name(const struct swiglu_layer_rules *rules, size_t layer, enum swiglu_role role, char *dst,
@@ -183,12 +211,12 @@ static enum swiglu_status gguf_check_count(const struct swiglu_gguf *g, uint64_t
 }
 
 enum swiglu_status swiglu_gguf_layers(struct swiglu_layers *layers, const struct swiglu_gguf *g, const char *override,
-                                      struct swiglu_error *error) {
-    static const struct swiglu_naming naming = {.parse = gguf_name, .add = gguf_add};
+                                      bool experts, struct swiglu_error *error) {
+    static const struct swiglu_naming naming = {.parse = gguf_name, .add = gguf_add, .expert = gguf_expert};
     const struct gguf_context context = {g, gguf_clamps(g)};
     const char *architecture = swiglu_gguf_architecture(g);
     struct swiglu_layer_rules rules = {.catalog = g->catalog, .family = swiglu_family_find(architecture),
-                                       .override = override, .ctx = &context, .facts = gguf_facts,
+                                       .override = override, .experts = experts, .ctx = &context, .facts = gguf_facts,
                                        .role_name = gguf_role_name};
     snprintf(rules.label, sizeof rules.label, "architecture %.64s", architecture);
     if (architecture[0]) {

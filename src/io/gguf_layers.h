@@ -8,7 +8,7 @@
 
 /* override: NULL, or the name of the activation of every block. On failure nothing is held. */
 enum swiglu_status swiglu_gguf_layers(struct swiglu_layers *layers, const struct swiglu_gguf *g, const char *override,
-                                      struct swiglu_error *error);
+                                      bool experts, struct swiglu_error *error);
 
 /* general.architecture, "" when there is none. */
 const char *swiglu_gguf_architecture(const struct swiglu_gguf *g);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/experts.h"
+
 typedef unsigned long long ull;
 
 struct hf_name { enum swiglu_scheme scheme; const char *base; enum swiglu_role role; enum swiglu_pack pack; };
@@ -107,6 +109,47 @@ static void hf_add(const void *ctx, struct swiglu_layer *layer, const struct swi
         return;
     }
     if (name->counts) swiglu_layer_add_oddity(layer, hf_oddity(name->rest), tensor);
+}
+
+/* Model types whose tensor of all experts is [experts, out, in], the gate first (transformers 5). */
+static bool hf_stacks_rows(const struct hf_naming *naming) {
+    static const char *const types[] = {"deepseek_v2", "deepseek_v3", "glm4_moe", "mixtral", "olmoe", "qwen2_moe",
+                                        "qwen3_moe"};
+    for (size_t i = 0; naming->family && i < sizeof types / sizeof types[0]; i++)
+        if (!strcmp(naming->family->family.architecture, types[i])) return true;
+    return false;
+}
+
+static void hf_expert(const void *ctx, const char *rest, struct swiglu_expert_part *part) {
+    static const struct { const char *start; bool shared; } groups[] = {
+        {"mlp.experts.", false}, {"block_sparse_moe.experts.", false}, {"mlp.shared_expert.", true},
+        {"mlp.shared_experts.", true},
+    };
+    static const struct { const char *name; enum swiglu_role role; enum swiglu_pack pack; bool mixtral; } matrices[] = {
+        {"gate_proj", SWIGLU_ROLE_GATE, SWIGLU_PACK_NEVER, false},
+        {"up_proj", SWIGLU_ROLE_UP, SWIGLU_PACK_NEVER, false},
+        {"down_proj", SWIGLU_ROLE_DOWN, SWIGLU_PACK_NEVER, false}, {"w1", SWIGLU_ROLE_GATE, SWIGLU_PACK_NEVER, true},
+        {"w3", SWIGLU_ROLE_UP, SWIGLU_PACK_NEVER, true}, {"w2", SWIGLU_ROLE_DOWN, SWIGLU_PACK_NEVER, true},
+        {"gate_up_proj", SWIGLU_ROLE_UP, SWIGLU_PACK_GATE_UP, false},
+    };
+    const bool mixtral = swiglu_starts(rest, "block_sparse_moe.");
+    size_t g = 0;
+    while (g < sizeof groups / sizeof groups[0] && !swiglu_starts(rest, groups[g].start)) g++;
+    if (g == sizeof groups / sizeof groups[0]) return;
+    const char *after = rest + strlen(groups[g].start);
+    bool one = groups[g].shared;
+    part->kind = SWIGLU_PART_STRANGE;
+    if (one) {
+        part->expert = SWIGLU_EXPERT_SHARED;
+    } else {
+        one = swiglu_expert_number(after, part, &after);
+    }
+    for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++) {
+        const bool stack = !one && !mixtral && hf_is(after, matrices[i].name, "") && hf_stacks_rows(ctx);
+        if (matrices[i].mixtral != mixtral || !(stack || (one && hf_is(after, matrices[i].name, ".weight")))) continue;
+        part->role = matrices[i].role, part->pack = matrices[i].pack;
+        part->kind = one ? SWIGLU_PART_ONE : SWIGLU_PART_STACK;
+    }
 }
 
 static bool hf_role_name(const struct swiglu_layer_rules *rules, size_t layer, enum swiglu_role role, char *dst,
@@ -253,13 +296,14 @@ static void hf_labels(struct swiglu_layer_rules *rules, const struct hf_naming *
 }
 
 enum swiglu_status swiglu_hf_layers(struct swiglu_layers *layers, struct swiglu_catalog *catalog,
-                                    const struct swiglu_config *config, const char *override,
+                                    const struct swiglu_config *config, const char *override, bool experts,
                                     struct swiglu_error *error) {
     struct hf_naming naming = {.config = config, .scheme = SWIGLU_SCHEMES};
     hf_find_family(catalog, &naming);
-    const struct swiglu_naming names = {&naming, hf_parse, hf_add};
+    const struct swiglu_naming names = {&naming, hf_parse, hf_add, hf_expert};
     struct swiglu_layer_rules rules = {.catalog = catalog, .family = naming.family ? &naming.family->family : NULL,
-                                       .override = override, .in_out = naming.family && naming.family->in_out,
+                                       .override = override, .experts = experts,
+                                       .in_out = naming.family && naming.family->in_out,
                                        .ctx = &naming, .facts = hf_facts, .role_name = hf_role_name};
     hf_labels(&rules, &naming);
     TRY(swiglu_layers_find(layers, &rules, &names, error));

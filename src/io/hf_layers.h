@@ -8,7 +8,7 @@
 
 /* override: NULL, or the name of the activation of every block. On failure nothing is held. */
 enum swiglu_status swiglu_hf_layers(struct swiglu_layers *layers, struct swiglu_catalog *catalog,
-                                    const struct swiglu_config *config, const char *override,
+                                    const struct swiglu_config *config, const char *override, bool experts,
                                     struct swiglu_error *error);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "io/experts.h"
 
 enum { STACKS = 2, NO_SLOT = 0 }; /* the layers that are evaluated, and those of all other stacks */
 
@@ -49,6 +50,7 @@ static void layers_fill(struct swiglu_layers *layers, const struct swiglu_catalo
     for (size_t i = 0; i < layers->n; i++) {
         for (int r = 0; r < SWIGLU_ROLES; r++) layers->at[i].tensor[r] = -1;
         layers->at[i].oddity = SWIGLU_ODD_NONE;
+        layers->at[i].info.expert = SWIGLU_EXPERT_NONE;
     }
     for (size_t i = 0; i < c->names.n; i++) {
         struct swiglu_layer_name name;
@@ -90,6 +92,7 @@ enum swiglu_status swiglu_layers_find(struct swiglu_layers *layers, const struct
                                       const struct swiglu_naming *naming, struct swiglu_error *error) {
     *layers = (struct swiglu_layers){0};
     enum swiglu_status status = layers_collect(layers, rules->catalog, naming, error);
+    if (rules->experts && status == SWIGLU_OK) status = swiglu_experts_add(layers, rules->catalog, naming, error);
     for (size_t i = 0; i < layers->n && status == SWIGLU_OK; i++)
         status = swiglu_layer_resolve(&layers->at[i], rules, error);
     if (status != SWIGLU_OK) swiglu_layers_free(layers);

@@ -31,11 +31,13 @@ enum swiglu_oddity {
     SWIGLU_ODD_UNKNOWN, SWIGLU_ODD_NONE
 };
 
-struct swiglu_source { const struct swiglu_model *model; size_t tensor; }; /* what a read callback needs */
+/* What a read callback needs. */
+struct swiglu_source { const struct swiglu_model *model; struct swiglu_tensor tensor; };
 
 struct swiglu_layer {
     struct swiglu_model_block_info info;
     long tensor[SWIGLU_ROLES]; /* by role; -1 = none */
+    bool sliced[SWIGLU_ROLES]; /* the tensor holds all experts, and the block is one of them */
     enum swiglu_pack pack;
     enum swiglu_oddity oddity;
     long odd_tensor;
@@ -63,10 +65,22 @@ struct swiglu_layer_name {
 
 enum swiglu_name_kind { SWIGLU_NAME_OTHER, SWIGLU_NAME_LAYER, SWIGLU_NAME_BAD_NUMBER };
 
+/* What a tensor is to the experts of its layer. STRANGE: it keeps its expert, or all of them, from being evaluated. */
+enum swiglu_part_kind { SWIGLU_PART_NONE, SWIGLU_PART_ONE, SWIGLU_PART_STACK, SWIGLU_PART_STRANGE };
+
+struct swiglu_expert_part {
+    enum swiglu_part_kind kind;
+    int32_t expert; /* of ONE and STRANGE: a number, SWIGLU_EXPERT_SHARED, or for all SWIGLU_EXPERT_NONE */
+    enum swiglu_role role;
+    enum swiglu_pack pack;
+};
+
 struct swiglu_naming {
     const void *ctx;
     enum swiglu_name_kind (*parse)(const void *ctx, const char *name, struct swiglu_layer_name *out);
     void (*add)(const void *ctx, struct swiglu_layer *layer, const struct swiglu_layer_name *name, size_t tensor);
+    /* rest: of the name; part is NONE before */
+    void (*expert)(const void *ctx, const char *rest, struct swiglu_expert_part *part);
 };
 
 /* Sets layer and rest from digits. A number: digits up to a dot, no leading zero, within the limit. */
@@ -108,6 +122,7 @@ struct swiglu_layer_rules {
     struct swiglu_catalog *catalog;
     const struct swiglu_family *family; /* NULL: unknown */
     const char *override;               /* activation, or NULL */
+    bool experts;                       /* each expert becomes a block */
     char label[96];                     /* "architecture llama" */
     char unknown[128];                  /* without family: "unknown architecture \"x\"" */
     bool in_out;

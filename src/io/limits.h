@@ -12,6 +12,8 @@ enum {
     SWIGLU_LIMIT_WEIGHT_DIMS = 2,    /* and of a weight */
     SWIGLU_LIMIT_ALIGNMENT = 1 << 20,
     SWIGLU_LIMIT_LAYER = 9999,       /* layer number in a tensor name */
+    SWIGLU_LIMIT_EXPERT = 65535,     /* expert number in a tensor name */
+    SWIGLU_LIMIT_EXPERT_PARTS = 1 << 18, /* weights of experts, slices counted one by one */
     SWIGLU_LIMIT_KEPT = 4096,        /* metadata values up to this many bytes are kept, longer ones stepped over */
     SWIGLU_LIMIT_JSON_DEPTH = 32,    /* objects and arrays in each other */
     SWIGLU_LIMIT_RANK = 64,          /* dimensions of a safetensors tensor */

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "io/convert.h"
+#include "io/experts.h"
 #include "io/folder.h"
 #include "io/gguf_layers.h"
 #include "io/hf_layers.h"
@@ -53,10 +54,23 @@ static enum swiglu_status model_read_headers(struct swiglu_model *m, const char 
     return swiglu_folder_config(&m->catalog, &m->config, path, error);
 }
 
-static enum swiglu_status model_find_layers(struct swiglu_model *m, const char *activation,
+static enum swiglu_status model_find_layers(struct swiglu_model *m, const struct swiglu_model_options *o,
                                             struct swiglu_error *error) {
-    if (m->is_gguf) return swiglu_gguf_layers(&m->layers, &m->gguf, activation, error);
-    return swiglu_hf_layers(&m->layers, &m->catalog, &m->config, activation, error);
+    if (m->is_gguf) return swiglu_gguf_layers(&m->layers, &m->gguf, o->activation, o->experts, error);
+    return swiglu_hf_layers(&m->layers, &m->catalog, &m->config, o->activation, o->experts, error);
+}
+
+/* Where each block's matrices are read from. */
+static void model_set_sources(struct swiglu_model *m) {
+    for (size_t i = 0; i < m->layers.n; i++) {
+        struct swiglu_layer *layer = &m->layers.at[i];
+        const bool packed = layer->info.up < 0 && layer->info.gate >= 0;
+        const enum swiglu_role role[3] = {packed ? SWIGLU_ROLE_UP : SWIGLU_ROLE_GATE, SWIGLU_ROLE_UP, SWIGLU_ROLE_DOWN};
+        for (int k = 0; k < 3; k++) {
+            layer->read[k].model = m;
+            if (layer->tensor[role[k]] >= 0) layer->read[k].tensor = swiglu_layer_part(&m->catalog, layer, role[k]);
+        }
+    }
 }
 
 enum swiglu_status swiglu_model_open(const char *path, const struct swiglu_model_options *options,
@@ -76,16 +90,12 @@ enum swiglu_status swiglu_model_open(const char *path, const struct swiglu_model
     swiglu_file_show(m->shown, path);
     m->catalog.strict = o.strict;
     enum swiglu_status status = model_read_headers(m, path, o.scan, error);
-    if (status == SWIGLU_OK) status = model_find_layers(m, o.activation, error);
+    if (status == SWIGLU_OK) status = model_find_layers(m, &o, error);
     if (status != SWIGLU_OK) {
         model_free(m);
         return status;
     }
-    for (size_t i = 0; i < m->layers.n; i++) {
-        struct swiglu_layer *layer = &m->layers.at[i];
-        const long tensor[3] = {layer->info.gate, layer->info.up, layer->info.down};
-        for (int k = 0; k < 3; k++) layer->read[k] = (struct swiglu_source){m, tensor[k] < 0 ? 0 : (size_t)tensor[k]};
-    }
+    model_set_sources(m);
     *model = m;
     return SWIGLU_OK;
 }
@@ -160,12 +170,16 @@ enum swiglu_status swiglu_model_block(const struct swiglu_model *model, size_t i
 static enum swiglu_status model_read_source(void *ctx, uint64_t byte, void *dst, size_t n_bytes,
                                             struct swiglu_error *error) {
     const struct swiglu_source *s = ctx;
-    return swiglu_model_read(s->model, s->tensor, byte, dst, n_bytes, error);
+    const struct swiglu_tensor *t = &s->tensor;
+    REQUIRE(byte <= t->bytes && n_bytes <= t->bytes - byte, SWIGLU_E_ARGUMENT,
+            "bytes %llu + %zu of a weight: it has %llu", (unsigned long long)byte, n_bytes,
+            (unsigned long long)t->bytes);
+    return swiglu_file_read(&s->model->catalog.files[t->file], t->offset + byte, dst, n_bytes, error);
 }
 
 /* The rows of a weight are its outputs; in_out: it is stored the other way round. */
 static struct swiglu_matrix model_matrix(struct swiglu_source *source, int in_out) {
-    const struct swiglu_tensor *t = &source->model->catalog.tensors[source->tensor];
+    const struct swiglu_tensor *t = &source->tensor;
     const size_t outer = t->n_dims > 1 ? (size_t)t->dims[0] : 1, inner = (size_t)t->dims[t->n_dims - 1];
     return (struct swiglu_matrix){.read = model_read_source,
                                   .ctx = source,

@@ -6,7 +6,7 @@
 
 #include "base/act.h"
 #include "dtype/dtype.h"
-#include "io/layers.h"
+#include "io/experts.h"
 
 typedef unsigned long long ull;
 
@@ -39,8 +39,9 @@ static const struct swiglu_tensor *layer_tensor(const struct layer_case *c, long
 
 static void layer_explain_oddity(const struct layer_case *c) {
     static const char *const why[] = {
-        [SWIGLU_ODD_EXPERTS] = "a mixture of experts is not evaluated",
-        [SWIGLU_ODD_OLD_EXPERTS] = "one tensor per expert, as early Mixtral files name them; not evaluated",
+        [SWIGLU_ODD_EXPERTS] = "a mixture of experts is not routed; --experts evaluates each of them alone",
+        [SWIGLU_ODD_OLD_EXPERTS] = "one tensor per expert, as early Mixtral files name them; --experts evaluates "
+                                   "each of them alone",
         [SWIGLU_ODD_STACK] = "a layer of another stack; only those of the language model (GGUF: blk.N) are evaluated",
         [SWIGLU_ODD_SUB_NORM] = "a norm stands between the products (sub-norm)",
         [SWIGLU_ODD_ACT_SCALE] = "the hidden values are divided by activation scales",
@@ -69,15 +70,15 @@ static enum swiglu_status layer_weight(const struct layer_case *c, enum swiglu_r
     const long i = c->layer->tensor[role];
     *w = (struct layer_widths){0, 0};
     if (i < 0) return SWIGLU_OK;
-    const struct swiglu_tensor *t = layer_tensor(c, i);
-    if (t->n_dims == 0 || t->n_dims > SWIGLU_LIMIT_WEIGHT_DIMS)
-        return layer_bad(c, i, "%.80s n_dims %u: a weight has 1 to %d", layer_tensor_name(c, i), t->n_dims,
+    const struct swiglu_tensor t = swiglu_layer_part(c->rules->catalog, c->layer, role);
+    if (t.n_dims == 0 || t.n_dims > SWIGLU_LIMIT_WEIGHT_DIMS)
+        return layer_bad(c, i, "%.80s n_dims %u: a weight has 1 to %d", layer_tensor_name(c, i), t.n_dims,
                          SWIGLU_LIMIT_WEIGHT_DIMS);
-    for (int k = 0; k < t->n_dims; k++)
-        if (t->dims[k] == 0)
+    for (int k = 0; k < t.n_dims; k++)
+        if (t.dims[k] == 0)
             return layer_bad(c, i, "%.80s dims[%d] 0: a weight has at least 1", layer_tensor_name(c, i),
-                             c->rules->catalog->fastest_first ? t->n_dims - 1 - k : k);
-    *w = (struct layer_widths){.rows = t->n_dims > 1 ? t->dims[0] : 1, .cols = t->dims[t->n_dims - 1]};
+                             c->rules->catalog->fastest_first ? t.n_dims - 1 - k : k + c->layer->sliced[role]);
+    *w = (struct layer_widths){.rows = t.n_dims > 1 ? t.dims[0] : 1, .cols = t.dims[t.n_dims - 1]};
     if (c->rules->in_out) *w = (struct layer_widths){.rows = w->cols, .cols = w->rows};
     return SWIGLU_OK;
 }
@@ -85,7 +86,11 @@ static enum swiglu_status layer_weight(const struct layer_case *c, enum swiglu_r
 static void layer_missing(const struct layer_case *c, enum swiglu_role role) {
     char name[160];
     const struct swiglu_layer_rules *r = c->rules;
-    if (r->role_name(r, c->layer->info.layer, role, name, sizeof name))
+    static const char *const matrix[] = {[SWIGLU_ROLE_GATE] = "gate", [SWIGLU_ROLE_UP] = "up",
+                                         [SWIGLU_ROLE_DOWN] = "down"};
+    if (c->layer->info.expert != SWIGLU_EXPERT_NONE) {
+        layer_leave(c->layer, "the expert has no %s matrix", matrix[role]);
+    } else if (r->role_name(r, c->layer->info.layer, role, name, sizeof name))
         layer_leave(c->layer, "tensor %s is missing%s", name, r->catalog->indexed ? ": it is not in the index" : "");
 }
 
@@ -148,8 +153,9 @@ static void layer_check_form(const struct layer_case *c) {
     static const char *const shape[] = {[SWIGLU_FORM_GATED] = "gated", [SWIGLU_FORM_PACKED] = "gated",
                                         [SWIGLU_FORM_PLAIN] = "plain", [SWIGLU_FORM_NONE] = "no feed-forward"};
     const enum swiglu_form form = family->form;
+    const bool expert = layer->info.expert != SWIGLU_EXPERT_NONE; /* a gated family may pack its experts alone */
     const bool fits = layout == SWIGLU_SEPARATE ? form == SWIGLU_FORM_GATED || form == SWIGLU_FORM_PACKED
-                      : packed                  ? form == SWIGLU_FORM_PACKED
+                      : packed ? form == SWIGLU_FORM_PACKED || (expert && form == SWIGLU_FORM_GATED)
                                                 : form == SWIGLU_FORM_PLAIN;
     if (form == SWIGLU_FORM_GATED && layout == SWIGLU_UNGATED && layer->pack != SWIGLU_PACK_BY_SHAPE)
         layer_missing(c, SWIGLU_ROLE_GATE);
@@ -177,6 +183,7 @@ static enum swiglu_status layer_check_widths(const struct layer_case *c) {
     if (!family) return SWIGLU_OK;
     TRY(layer_check_width(c, &c->facts.d_model, false, info->d_in, SWIGLU_ROLE_UP));
     TRY(layer_check_width(c, &c->facts.d_model, false, info->d_out, SWIGLU_ROLE_DOWN));
+    if (info->expert != SWIGLU_EXPERT_NONE) return SWIGLU_OK; /* the hidden width is that of dense blocks */
     return layer_check_width(c, &c->facts.d_ff, family->extra == SWIGLU_HALF, info->d_ff, SWIGLU_ROLE_DOWN);
 }
 
@@ -281,7 +288,8 @@ static void layer_indices(const struct layer_case *c) {
     info->norm = layer_usable_norm(c);
     info->in_out = c->rules->in_out;
     for (int r = SWIGLU_ROLE_GATE; r <= SWIGLU_ROLE_DOWN_BIAS; r++)
-        if (t[r] >= 0) info->weight_bytes += layer_tensor(c, t[r])->bytes; /* no overflow: all in files that are there */
+        if (t[r] >= 0) /* no overflow: all in files that are there */
+            info->weight_bytes += swiglu_layer_part(c->rules->catalog, c->layer, (enum swiglu_role)r).bytes;
 }
 
 static enum swiglu_status layer_judge(struct layer_case *c) {
@@ -293,6 +301,8 @@ static enum swiglu_status layer_judge(struct layer_case *c) {
         return SWIGLU_OK;
     }
     TRY(layer_shapes(c));
+    if (layer->info.expert != SWIGLU_EXPERT_NONE)
+        layer->info.kind = layer->info.expert == SWIGLU_EXPERT_SHARED ? "shared expert" : "expert";
     if (layer->oddity != SWIGLU_ODD_NONE) layer_explain_oddity(c);
     if (rules->family && rules->family->left_out) layer_leave(layer, "%s: %s", rules->label, rules->family->left_out);
     if (!layer->info.d_ff) return SWIGLU_OK; /* a tensor is missing */

@@ -49,7 +49,7 @@ class Desc(Sized):
 
 class ModelOptions(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("strict", c.c_int), ("activation", c.c_char_p),
-                ("scan", c.c_int)]
+                ("scan", c.c_int), ("experts", c.c_int)]
 
 
 class ModelInfo(Sized):
@@ -69,7 +69,7 @@ class BlockInfo(Sized):
                 ("layout_name", c.c_char_p), ("d_in", c.c_size_t), ("d_ff", c.c_size_t), ("d_out", c.c_size_t),
                 ("act", Act), ("layout", c.c_int)] + [
                     (n, c.c_long) for n in ("gate", "up", "down", "gate_bias", "up_bias", "down_bias", "norm")
-                ] + [("weight_bytes", c.c_uint64), ("in_out", c.c_int)]
+                ] + [("weight_bytes", c.c_uint64), ("in_out", c.c_int), ("expert", c.c_int)]
 
 
 class Rows(c.Structure):
@@ -128,10 +128,10 @@ def _check(status, error):
 
 
 class Model:
-    def __init__(self, path, strict=False, activation=None, scan=False):
+    def __init__(self, path, strict=False, activation=None, scan=False, experts=False):
         self.pointer = c.c_void_p()
         options = ModelOptions(strict=int(strict), activation=activation.encode() if activation else None,
-                               scan=int(scan))
+                               scan=int(scan), experts=int(experts))
         error = Error()
         status = library.swiglu_model_open(os.fsencode(path), c.byref(options), c.byref(self.pointer), c.byref(error))
         assert (status == OK) == bool(self.pointer)

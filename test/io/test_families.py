@@ -22,7 +22,8 @@ XIELU = {"xielu.alpha_p": [0.25, -0.5], "xielu.alpha_n": [0.75, 0.125], "xielu.b
 FAMILIES = {
     **dict.fromkeys("llama llama4 mistral3 smollm3 qwen2 qwen2vl qwen3 qwen3vl internlm2 baichuan xverse orion minicpm "
                     "minicpm3 stablelm granite granitehybrid exaone ernie4_5 hunyuan-dense lfm2 openelm deci deepseek "
-                    "deepseek2 dots1 ernie4_5-moe jamba lfm2moe mistral4 llama-embed".split(), (GATED, "silu", FFN)),
+                    "deepseek2 dots1 ernie4_5-moe olmoe qwen2moe qwen3moe jamba lfm2moe mistral4 "
+                    "llama-embed".split(), (GATED, "silu", FFN)),
     **dict.fromkeys("qwen35 seed_oss glm4moe".split(), (GATED, "silu", POST)),
     **dict.fromkeys("command-r cohere2".split(), (GATED, "silu", ATTN)),
     **dict.fromkeys("olmo olmo2 exaone4".split(), (GATED, "silu", NONE)),

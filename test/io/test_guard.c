@@ -135,7 +135,8 @@ static void wrong_arguments(void **state) {
     char path[64];
     struct swiglu_model *model;
     struct swiglu_error error = {.struct_size = sizeof error};
-    const struct swiglu_model_options bad_size = {.struct_size = 3}, bad_name = {sizeof bad_name, 0, "nonsense", 0};
+    const struct swiglu_model_options bad_size = {.struct_size = 3}, bad_name = {.struct_size = sizeof bad_name,
+                                                                              .activation = "nonsense"};
     put_model(&file, 8, 16);
     const int fd = new_file(path, file.at, file.n);
     assert_int_equal(swiglu_model_open(path, NULL, NULL, &error), SWIGLU_E_ARGUMENT);
