@@ -67,7 +67,8 @@ static void use_blocks(struct swiglu_model *model, size_t n_blocks, const char *
 void fuzz_model(const char *file, size_t n) {
     struct swiglu_model *model = NULL;
     struct swiglu_error error = {.struct_size = sizeof error};
-    const enum swiglu_status status = swiglu_model_open(file, NULL, &model, &error);
+    const struct swiglu_model_options options = {.struct_size = sizeof options, .experts = (int)(n % 2)};
+    const enum swiglu_status status = swiglu_model_open(file, &options, &model, &error);
     MUST(!status == !!model);
     if (status) {
         fuzz_refused(status, &error, file, n);
