@@ -40,8 +40,8 @@ static const struct swiglu_tensor *layer_tensor(const struct layer_case *c, long
 static void layer_explain_oddity(const struct layer_case *c) {
     static const char *const why[] = {
         [SWIGLU_ODD_EXPERTS] = "a mixture of experts is not routed; --experts evaluates each of them alone",
-        [SWIGLU_ODD_OLD_EXPERTS] = "one tensor per expert, as early Mixtral files name them; --experts evaluates "
-                                   "each of them alone",
+        [SWIGLU_ODD_OLD_EXPERTS] = ("one tensor per expert, as early Mixtral files name them; --experts evaluates "
+                                    "each of them alone"),
         [SWIGLU_ODD_STACK] = "a layer of another stack; only those of the language model (GGUF: blk.N) are evaluated",
         [SWIGLU_ODD_SUB_NORM] = "a norm stands between the products (sub-norm)",
         [SWIGLU_ODD_ACT_SCALE] = "the hidden values are divided by activation scales",
