@@ -59,9 +59,9 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
 #if TILE_PREFETCH == 1
                     SW_UNROLL for (size_t i = 0; i < 2 * TILE_PANEL_BYTES; i += 64) SW_PREFETCH_L2(w0 + 16384 + i);
 #elif TILE_PREFETCH == 2
-                    SW_PREFETCH_L2(next_x);
+                    SW_UNROLL for (int s = 0; s < W_SUBSTEPS; s++) SW_PREFETCH_L2(next_x + 64 * s); /* rows go by so fast */
                     SW_PREFETCH_L2(next_w);
-                    next_x += 64;
+                    next_x += 64 * W_SUBSTEPS;
                     next_w += next_w_stride;
 #endif
 #define TILE_STEP 0
