@@ -41,6 +41,7 @@ fmt:
 	@tools/bootstrap.sh lint
 	@python3 tools/lint_source.py --fix
 	@python3 tools/check_cases.py --fix
+	@python3 tools/families.py
 	@.venv/bin/ruff check --fix --quiet .
 
 test:

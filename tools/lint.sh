@@ -69,6 +69,7 @@ man_pages() {
 
 step "house rules" python3 tools/lint_source.py
 step "cases" python3 tools/check_cases.py
+step "families" python3 tools/families.py --check
 step "gcc warnings" warnings gcc
 step "clang warnings" warnings clang
 step "clang-tidy" tidy
