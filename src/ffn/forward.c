@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "dtype/dtype.h"
 #include "ffn/pass.h"
 #include "ffn/schedule.h"
 #include "ffn/train.h"
@@ -101,7 +102,7 @@ static void finish_y(const void *ctx, const struct swiglu_pass *p, unsigned tile
     const struct job *job = place->job;
     const struct swiglu_block *b = job->block;
     const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
-    const size_t column = panel * b->down.units_per_panel, elem_bytes = job->y.dtype == SWIGLU_F32 ? 4 : 2;
+    const size_t column = panel * b->down.units_per_panel, elem_bytes = swiglu_float_bytes(job->y.dtype);
     const unsigned row = swiglu_plan_row(p->rows, tile);
     struct swiglu_store_args a = {.c = c, .rows = (unsigned)swiglu_min(t->mr, place->rows - row), .vectors = 2 * t->panels,
                                   .valid = b->d_out - column, .dtype = job->y.dtype,
@@ -113,7 +114,7 @@ static void finish_y(const void *ctx, const struct swiglu_pass *p, unsigned tile
 
 static void stage_tiles(const struct job *job, const struct place *place, const struct cut *c, size_t ticket) {
     const struct swiglu_block *b = job->block;
-    const size_t ld_bytes = job->x.ld_elems * (job->x.dtype == SWIGLU_F32 ? 4 : 2), tiles = swiglu_plan_tiles(&c->rows);
+    const size_t ld_bytes = job->x.ld_elems * swiglu_float_bytes(job->x.dtype), tiles = swiglu_plan_tiles(&c->rows);
     const size_t end = tiles * (ticket + 1) / c->n_tickets[STAGE];
     for (unsigned i = (unsigned)(tiles * ticket / c->n_tickets[STAGE]); i < end; i++) {
         const struct swiglu_tile *t = swiglu_plan_tile(&c->rows, i);

@@ -78,7 +78,7 @@ static void run_slice(const struct swiglu_pass *p, const struct slice *s, size_t
                                      .add = s->step > 0 || p->add};
         a.next_x = i + 1 < p->tile_end ? a.x + t->mr * p->row_bytes : a.x;
         if (p->raw && next)
-            swiglu_raw_aim(p->raw, p->kern, w, next->panel, panels, next->step, next->n, i - p->tile, n_tiles, &a);
+            swiglu_raw_aim(p->raw, w, next->panel, panels, next->step, next->n, i - p->tile, n_tiles, &a);
         else
             aim_prefetch(&a, next ? next->w0 : NULL, next_bytes, panels, w->panel_bytes, i - p->tile, n_tiles);
         aim_out(p, s, panels, row, &a);

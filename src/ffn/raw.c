@@ -80,18 +80,16 @@ void swiglu_raw_pack(const struct swiglu_raw *raw, const struct swiglu_kern *ker
 
 /* Tiles prefetch lines at a fixed stride, half as many as they have steps. Where depths are contiguous, a tile takes one
  * lane; where lanes are, a tile takes one line of each of its depths. */
-void swiglu_raw_aim(const struct swiglu_raw *raw, const struct swiglu_kern *kern, const struct swiglu_product *product,
-                    size_t panel, size_t n_panels, size_t step, size_t n_steps, size_t i, size_t n,
-                    struct swiglu_tile_args *args) {
+void swiglu_raw_aim(const struct swiglu_raw *raw, const struct swiglu_product *product, size_t panel, size_t n_panels,
+                    size_t step, size_t n_steps, size_t i, size_t n, struct swiglu_tile_args *args) {
     const size_t lane = panel * product->units_per_panel, n_lanes = swiglu_min(n_panels * product->units_per_panel,
                                                                                product->n_units - lane);
     const size_t n_k = raw->run ? raw->n_cols : n_steps * product->info->k_step;
     const size_t k = raw->col + (raw->run ? 0 : step * product->info->k_step), reach = swiglu_max(args->n_steps / 2, 1);
     const struct swiglu_view *v = &raw->view[0];
-    const size_t bytes = v->dtype == SWIGLU_F32 ? 4 : 2;
+    const size_t bytes = swiglu_float_bytes(v->dtype);
     const size_t parts = v->row == 1 ? swiglu_ceil_div(n_k, reach) * swiglu_ceil_div(n_lanes * bytes, 64) : n_lanes;
     const size_t needed = parts * raw->n_views, from = needed < n ? n - needed : 0;
-    (void)kern;
     args->next_w = args->w0;
     args->next_w_stride = 0;
     if (i < from || i - from >= needed) return;

@@ -40,8 +40,7 @@ void swiglu_raw_pack(const struct swiglu_raw *raw, const struct swiglu_kern *ker
                      size_t panel, size_t n_panels, size_t step, size_t n_steps, char *dst);
 
 /* Aims the prefetch of tile i of n at a part of that slice's raw bytes, so that together they cover it. */
-void swiglu_raw_aim(const struct swiglu_raw *raw, const struct swiglu_kern *kern, const struct swiglu_product *product,
-                    size_t panel, size_t n_panels, size_t step, size_t n_steps, size_t i, size_t n,
-                    struct swiglu_tile_args *args);
+void swiglu_raw_aim(const struct swiglu_raw *raw, const struct swiglu_product *product, size_t panel, size_t n_panels,
+                    size_t step, size_t n_steps, size_t i, size_t n, struct swiglu_tile_args *args);
 
 #endif

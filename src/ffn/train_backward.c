@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "dtype/dtype.h"
 #include "ffn/pass.h"
 #include "ffn/schedule.h"
 #include "ffn/train_layout.h"
@@ -59,7 +60,7 @@ static void stage_tile(const struct spot *s, unsigned tile, const struct swiglu_
                        const struct swiglu_wt_info *info, char *to) {
     const struct swiglu_tile *t = swiglu_plan_tile(&s->p.tokens, tile);
     const unsigned row = swiglu_plan_row(&s->p.tokens, tile);
-    const size_t ld_bytes = from->ld_elems * (from->dtype == SWIGLU_F32 ? 4 : 2);
+    const size_t ld_bytes = from->ld_elems * swiglu_float_bytes(from->dtype);
     const struct swiglu_stage_args a = {.src = (const char *)from->data + (s->token + row) * ld_bytes, .dtype = from->dtype,
                                         .ld_bytes = ld_bytes, .rows = (unsigned)swiglu_min(t->mr, s->p.n_tokens - row),
                                         .mr = t->mr, .k = k, .x = info->x, .dst = to + row * row_bytes};
@@ -205,7 +206,7 @@ static void finish_dx(const void *ctx, const struct swiglu_pass *p, unsigned til
     const struct swiglu_rows *dx = &s->job->grads.dx;
     const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
     const size_t column = panel * p->product->units_per_panel, row = swiglu_plan_row(p->rows, tile);
-    const size_t elem_bytes = dx->dtype == SWIGLU_F32 ? 4 : 2;
+    const size_t elem_bytes = swiglu_float_bytes(dx->dtype);
     struct swiglu_store_args a = {.c = c, .rows = (unsigned)swiglu_min(t->mr, s->p.n_tokens - row), .vectors = 2 * t->panels,
                                   .valid = s->job->step->desc->d_in - column, .dtype = dx->dtype,
                                   .ld_bytes = dx->ld_elems * elem_bytes};
