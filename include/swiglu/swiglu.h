@@ -295,22 +295,25 @@ SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_forward(const struct swig
 
 enum swiglu_train_flags {
     SWIGLU_TRAIN_KEEP_X = 0,       /* keep nothing: backward computes gate and up again from the caller's x */
-    SWIGLU_TRAIN_KEEP_GATE_UP = 1, /* keep gate and up (before clamps, biases added) in saved, as f32; the same bits */
-    SWIGLU_TRAIN_ACCUMULATE = 2    /* weight and bias gradients: add to what is there instead of overwriting */
+    SWIGLU_TRAIN_KEEP_GATE_UP = 1, /* keep gate and up in saved, as f32; the same bits */
+    SWIGLU_TRAIN_ACCUMULATE = 2,   /* weight and bias gradients: add to what is there instead of overwriting */
+    SWIGLU_TRAIN_BF16_GRADIENTS = 4 /* weight gradients are bf16: f32 sums over all m, rounded once. Not with ACCUMULATE;
+                                       above 512 rows the workspace also holds the f32 sums */
 };
 
-/* Gradients of a block. A NULL data is not computed. Weight gradients are f32, laid out as their weights are: the same
- * layout (packed halves in gate), the same in_out, row stride ld_elems (0 = contiguous); bias gradients are f32, packed as
- * their bias. dx may be f32, f16 or bf16. */
+/* Gradients of a block. A NULL data is not computed. Weight gradients are f32 (or bf16, all with BF16_GRADIENTS), laid out
+ * as their weights are: the same layout (packed halves in gate), the same in_out, row stride ld_elems (0 = contiguous);
+ * bias gradients are f32, packed as their bias. dx may be f32, f16 or bf16. */
 struct swiglu_grads {
     size_t struct_size;
     struct swiglu_rows dx;                          /* m x d_in */
-    struct swiglu_rows gate, up, down;              /* dtype SWIGLU_F32 */
+    struct swiglu_rows gate, up, down;
     float *gate_bias, *up_bias, *down_bias;
 };
 
 /* what     workspace of a training step of m rows on n_threads threads (the larger of forward and backward), and the
- *          bytes that forward leaves for backward: 0, or with KEEP_GATE_UP 4 m times d_ff (twice that when gated)
+ *          bytes that forward leaves for backward: 0, or with KEEP_GATE_UP 4 m times d_ff (twice that when gated), where m
+ *          counts in steps of 8 and d_ff in steps of 64
  * errors   as swiglu_block_create; E_UNSUPPORTED for weights of a block format or behind a callback
  * threads  any     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_train_bytes(const struct swiglu_desc *desc,
@@ -320,7 +323,8 @@ SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_train_bytes(const struct 
 
 /* what     y = block(x) straight from the raw weights, packed on the fly; the bits of swiglu_forward
  * shapes   x: m x d_in, y: m x d_out
- * memory   allocates nothing. saved: swiglu_train_bytes says how large, any alignment, NULL when 0; work as for forward
+ * memory   allocates nothing. saved: swiglu_train_bytes says how large, any alignment, NULL when 0; its layout is that of
+ *          the instruction set, for a backward with the same options; work as for forward
  * threads  many at once, each with its own work and saved; runner NULL = the calling thread alone
  * errors   as swiglu_train_bytes and swiglu_forward, found before anything is written     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_train_forward(const struct swiglu_desc *desc,

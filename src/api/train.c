@@ -12,7 +12,7 @@
 #include "dtype/dtype.h"
 #include "ffn/schedule.h"
 
-enum { KNOWN_FLAGS = SWIGLU_TRAIN_KEEP_GATE_UP | SWIGLU_TRAIN_ACCUMULATE };
+enum { KNOWN_FLAGS = SWIGLU_TRAIN_KEEP_GATE_UP | SWIGLU_TRAIN_ACCUMULATE | SWIGLU_TRAIN_BF16_GRADIENTS };
 
 static int is_raw(const struct swiglu_matrix *m) {
     return swiglu_dtype_is_float(m->dtype) && (m->data || m->rows == 0 || m->cols == 0);
@@ -26,6 +26,7 @@ static enum swiglu_status open_step(const struct swiglu_desc *desc, const struct
     TRY(swiglu_desc_check(desc, checked, error));
     TRY(swiglu_options_check(options, &chosen, error));
     if (flags & ~(unsigned)KNOWN_FLAGS) return SWIGLU_E_ARGUMENT;
+    if (flags & SWIGLU_TRAIN_ACCUMULATE && flags & SWIGLU_TRAIN_BF16_GRADIENTS) return SWIGLU_E_ARGUMENT;
     const struct swiglu_matrix *const up = swiglu_desc_half(checked, 1).matrix;
     const struct swiglu_matrix *const gate = checked->layout == SWIGLU_UNGATED ? up : swiglu_desc_half(checked, 0).matrix;
     if (!is_raw(gate) || !is_raw(up) || !is_raw(&checked->down)) return SWIGLU_E_UNSUPPORTED;
@@ -105,11 +106,12 @@ enum swiglu_status swiglu_train_forward(const struct swiglu_desc *desc, const st
     return SWIGLU_OK;
 }
 
-/* A weight gradient laid out as its weight: [stored rows][stored columns] of f32. */
-static enum swiglu_status check_gradient(struct swiglu_rows *g, const struct swiglu_matrix *m, struct swiglu_span *span) {
+/* A weight gradient laid out as its weight: [stored rows][stored columns]. */
+static enum swiglu_status check_gradient(struct swiglu_rows *g, const struct swiglu_matrix *m, int dtype,
+                                         struct swiglu_span *span) {
     *span = (struct swiglu_span){NULL, 0};
     if (!g->data) return SWIGLU_OK;
-    if (!m || g->dtype != SWIGLU_F32) return SWIGLU_E_ARGUMENT;
+    if (!m || g->dtype != dtype) return SWIGLU_E_ARGUMENT;
     struct swiglu_crows rows = {g->data, g->dtype, g->ld_elems};
     TRY(swiglu_rows_check(&rows, swiglu_matrix_stored_rows(m), swiglu_matrix_stored_cols(m), span));
     g->ld_elems = rows.ld_elems;
@@ -119,7 +121,8 @@ static enum swiglu_status check_gradient(struct swiglu_rows *g, const struct swi
 static void zero_gradient(const struct swiglu_rows *g, const struct swiglu_matrix *m) {
     if (!g->data) return;
     for (size_t r = 0; r < swiglu_matrix_stored_rows(m); r++)
-        memset((float *)g->data + r * g->ld_elems, 0, swiglu_matrix_stored_cols(m) * sizeof(float));
+        memset((char *)g->data + r * g->ld_elems * swiglu_float_bytes(g->dtype), 0,
+               swiglu_matrix_stored_cols(m) * swiglu_float_bytes(g->dtype));
 }
 
 static void zero_gradients(const struct swiglu_desc *d, const struct swiglu_grads *g) {
@@ -135,18 +138,20 @@ static void zero_gradients(const struct swiglu_desc *d, const struct swiglu_grad
 enum { N_GRADIENTS = 7 };
 
 /* grads, copied and filled in, and what they span. */
-static enum swiglu_status open_gradients(const struct swiglu_desc *d, size_t m, const struct swiglu_grads *in,
+static enum swiglu_status open_gradients(const struct swiglu_step *step, const struct swiglu_grads *in,
                                          struct swiglu_grads *g, struct swiglu_span *spans) {
+    const struct swiglu_desc *d = step->desc;
+    const int dtype = step->flags & SWIGLU_TRAIN_BF16_GRADIENTS ? SWIGLU_BF16 : SWIGLU_F32;
     *g = (struct swiglu_grads){.struct_size = sizeof *g};
     if (swiglu_struct_in(g, sizeof *g, in)) return SWIGLU_E_ARGUMENT;
     const int gated = d->layout != SWIGLU_UNGATED, separate = !swiglu_desc_is_packed(d);
     struct swiglu_crows dx = {g->dx.data, g->dx.dtype, g->dx.ld_elems};
     spans[0] = (struct swiglu_span){NULL, 0};
-    if (dx.data) TRY(swiglu_rows_check(&dx, m, d->d_in, &spans[0]));
+    if (dx.data) TRY(swiglu_rows_check(&dx, step->m, d->d_in, &spans[0]));
     g->dx.ld_elems = dx.ld_elems;
-    TRY(check_gradient(&g->gate, gated ? &d->gate : NULL, &spans[1]));
-    TRY(check_gradient(&g->up, separate ? &d->up : NULL, &spans[2]));
-    TRY(check_gradient(&g->down, &d->down, &spans[3]));
+    TRY(check_gradient(&g->gate, gated ? &d->gate : NULL, dtype, &spans[1]));
+    TRY(check_gradient(&g->up, separate ? &d->up : NULL, dtype, &spans[2]));
+    TRY(check_gradient(&g->down, &d->down, dtype, &spans[3]));
     if ((g->gate_bias && !gated) || (g->up_bias && !separate)) return SWIGLU_E_ARGUMENT;
     spans[4] = (struct swiglu_span){g->gate_bias, g->gate_bias ? d->gate.rows * sizeof(float) : 0};
     spans[5] = (struct swiglu_span){g->up_bias, g->up_bias ? d->up.rows * sizeof(float) : 0};
@@ -171,7 +176,7 @@ enum swiglu_status swiglu_train_backward(const struct swiglu_desc *desc, const s
     in[N_WEIGHTS + 2] = (struct swiglu_span){saved, saved_bytes};
     out[N_GRADIENTS] = (struct swiglu_span){work.data, m ? work.bytes : 0};
     weight_spans(&checked, in);
-    TRY(open_gradients(&checked, m, grads, &g, out));
+    TRY(open_gradients(&step, grads, &g, out));
     TRY(check_apart(out, N_GRADIENTS + 1, in, N_WEIGHTS + 3));
     if (m == 0 && !(flags & SWIGLU_TRAIN_ACCUMULATE)) zero_gradients(&checked, &g);
     if (m == 0) return SWIGLU_OK;

@@ -71,33 +71,49 @@ struct place {
     unsigned rows; /* in the row block */
 };
 
-static void finish_hidden(const void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
+/* Where row 0 of a tile of h begins, at a hidden unit. */
+static char *hidden_at(const struct job *job, const struct swiglu_tile *t, size_t row, size_t unit) {
+    const size_t elem = job->block->down.info->x == SWIGLU_X_BF16_PAIR ? unit / 2 : unit;
+    return job->work + job->at.h + row * job->at.h_row + elem / SWIGLU_RECORD * t->mr * SWIGLU_RECORD_BYTES +
+           elem % SWIGLU_RECORD * 4;
+}
+
+static void aim_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, struct swiglu_runs *runs) {
+    const struct place *place = ctx;
+    const struct swiglu_block *b = place->job->block;
+    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
+    const size_t units = t->panels * b->up.units_per_panel, elem_bytes = b->down.info->x == SWIGLU_X_BF16_PAIR ? 2 : 4;
+    swiglu_runs_add(runs, hidden_at(place->job, t, swiglu_plan_row(p->rows, tile), panel * b->up.units_per_panel), t->mr,
+                    SWIGLU_RECORD_BYTES, units * elem_bytes);
+}
+
+static void finish_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
     const struct place *place = ctx;
     const struct job *job = place->job;
     const struct swiglu_block *b = job->block;
     const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
     const size_t unit = panel * b->up.units_per_panel, row = swiglu_plan_row(p->rows, tile);
     const int x = b->down.info->x;
-    const size_t elem = x == SWIGLU_X_BF16_PAIR ? unit / 2 : unit;
-    char *const rows = job->work + job->at.h + row * job->at.h_row;
     struct swiglu_hidden_args a = {.c = c, .act = &b->act, .mr = t->mr, .vectors = 2 * t->panels, .gated = b->gated,
                                    .valid = b->d_ff - unit, .x = x};
     if (b->up.bias) a.bias = b->up.bias + panel * 2 * b->kern->vl;
-    a.h = rows + elem / SWIGLU_RECORD * t->mr * SWIGLU_RECORD_BYTES + elem % SWIGLU_RECORD * 4;
+    a.h = hidden_at(job, t, row, unit);
     b->kern->hidden(&a);
-    if (job->train && job->train->saved) {
-        const size_t ld = b->gated ? 2 * b->d_ff : b->d_ff;
-        float *const gate = job->train->saved + (place->row0 + row) * ld + unit;
-        swiglu_save_totals(c, a.bias, (unsigned)swiglu_min(t->mr, place->rows - row), a.vectors, b->kern->vl, b->gated,
-                           a.valid, gate, gate + b->d_ff, ld);
-    }
     /* an odd d_ff in bf16 pairs with +0; with one lane no vector reaches it */
     if (x == SWIGLU_X_BF16_IN_F32 && b->kern->vl == 1 && b->d_ff % 2 && unit + b->up.units_per_panel * t->panels >= b->d_ff)
-        for (unsigned r = 0; r < t->mr; r++)
-            memset(rows + (b->d_ff / SWIGLU_RECORD * t->mr + r) * SWIGLU_RECORD_BYTES + b->d_ff % SWIGLU_RECORD * 4, 0, 4);
+        for (unsigned r = 0; r < t->mr; r++) memset(hidden_at(job, t, row, b->d_ff) + r * SWIGLU_RECORD_BYTES, 0, 4);
 }
 
-static void finish_y(const void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
+static void aim_y(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, struct swiglu_runs *runs) {
+    const struct place *place = ctx;
+    const struct swiglu_rows *y = &place->job->y;
+    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
+    const size_t units = p->product->units_per_panel, bytes = swiglu_float_bytes(y->dtype), row = swiglu_plan_row(p->rows, tile);
+    swiglu_runs_add(runs, (char *)y->data + ((place->row0 + row) * y->ld_elems + panel * units) * bytes,
+                    swiglu_min(t->mr, place->rows - row), y->ld_elems * bytes, t->panels * units * bytes);
+}
+
+static void finish_y(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
     const struct place *place = ctx;
     const struct job *job = place->job;
     const struct swiglu_block *b = job->block;
@@ -140,7 +156,7 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
     const struct job *job = ctx;
     const struct swiglu_block *b = job->block;
     const struct cut *c = cut_of(job, phase / N_PHASES);
-    const struct place place = {job, phase / N_PHASES * SWIGLU_ROW_BLOCK, c->n_rows};
+    struct place place = {job, phase / N_PHASES * SWIGLU_ROW_BLOCK, c->n_rows};
     if (phase % N_PHASES == STAGE) {
         stage_tiles(job, &place, c, ticket);
         return;
@@ -159,14 +175,14 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
                             .panel = ticket / c->n_groups * per_ticket,
                             .tile = tiles * group / c->n_groups,
                             .tile_end = tiles * (group + 1) / c->n_groups,
+                            .aim = down ? aim_y : aim_hidden,
                             .finish = down ? finish_y : finish_hidden,
                             .ctx = &place};
     p.panel_end = swiglu_min(p.panel + per_ticket, p.product->n_panels);
     if (job->train) p.raw = down ? &job->train->down : &job->train->up;
     if (job->train && job->train->saved && !down) {
-        p.out_row = b->gated ? 2 * b->d_ff : b->d_ff;
-        p.out = job->train->saved + place.row0 * p.out_row;
-        p.out2 = b->gated ? p.out + b->d_ff : NULL;
+        p.totals = job->train->saved + place.row0 * swiglu_kept_per_row(b->d_ff, b->gated);
+        p.rows_padded = swiglu_kept_rows(c->n_rows);
     }
     swiglu_pass_run(&p);
 }

@@ -11,11 +11,17 @@
 enum { SWIGLU_ROW_BLOCK = 512 }; /* rows that share one pass over the weights; bounds the workspace */
 
 /* What a training step adds: weights that are still raw (the block then has shapes and biases only), and gate and up of all
- * rows kept in saved (before clamps, biases added): rows of d_ff, or gated of d_ff gate and then d_ff up. */
+ * rows kept in saved: the totals of the first product just as its tiles leave them (before biases and clamps), one row
+ * block after the other. */
 struct swiglu_forward_train {
     struct swiglu_raw up, down;
     float *saved; /* or NULL */
 };
+
+/* Room for kept totals: rows and units are padded to more than any level's tiles, so that the size depends on no level.
+ * Values of a row (d_ff was checked), and rows of a row block. */
+static inline size_t swiglu_kept_per_row(size_t d_ff, int gated) { return (gated ? 2 : 1) * ((d_ff + 63) / 64 * 64); }
+static inline size_t swiglu_kept_rows(size_t rows) { return (rows + 7) / 8 * 8; }
 
 /* train may be NULL. True means that the size overflows. */
 bool swiglu_forward_size(const struct swiglu_block *block, const struct swiglu_forward_train *train, size_t m,

@@ -49,41 +49,32 @@ static struct slice slice_at(const struct swiglu_pass *p, size_t panels, size_t 
     return s;
 }
 
-/* Totals that a tile adds to, or what finish will touch. */
-static void aim_out(const struct swiglu_pass *p, const struct slice *s, size_t panels, size_t row,
-                    struct swiglu_tile_args *a) {
-    const size_t at = row * p->out_row + s->panel * p->product->units_per_panel;
-    if (p->totals && a->add) {
-        a->out = (const char *)a->c;
-        a->out_stride = a->out_bytes = panels * 2 * p->kern->vl * sizeof(float);
-    } else if (p->out) {
-        a->out = (const char *)(p->out + at);
-        a->out2 = p->out2 ? (const char *)(p->out2 + at) : NULL;
-        a->out_stride = p->out_row * sizeof(float);
-        a->out_bytes = panels * p->product->units_per_panel * sizeof(float);
-    }
-}
-
 static void run_slice(const struct swiglu_pass *p, const struct slice *s, size_t panels, const struct slice *next, float *c,
                       size_t c_per_row) {
     const struct swiglu_product *w = p->product;
     const size_t first_row = swiglu_plan_row(p->rows, p->tile), n_tiles = p->tile_end - p->tile;
-    const size_t next_bytes = next ? next->n * 2 * p->kern->vl * w->info->lane_bytes * panels : 0;
+    const size_t per_row = panels * 2 * p->kern->vl;
+    const size_t next_bytes = next ? next->n * per_row * w->info->lane_bytes : 0;
+    const int last = s->step + s->n == w->n_steps;
     for (unsigned i = p->tile; i < p->tile_end; i++) {
+        struct swiglu_runs runs;
         const struct swiglu_tile *t = swiglu_plan_tile(p->rows, i);
         const size_t row = swiglu_plan_row(p->rows, i);
         const size_t record = s->step * w->info->elems_per_step / SWIGLU_RECORD * t->mr * SWIGLU_RECORD_BYTES;
         struct swiglu_tile_args a = {.x = p->staged + row * p->row_bytes + record, .w0 = s->w0, .w1 = s->w1,
                                      .n_steps = s->n, .c = c + (row - first_row) * c_per_row,
-                                     .add = s->step > 0 || p->add};
+                                     .add = s->step > 0 || p->add, .out = runs.at};
         a.next_x = i + 1 < p->tile_end ? a.x + t->mr * p->row_bytes : a.x;
         if (p->raw && next)
             swiglu_raw_aim(p->raw, w, next->panel, panels, next->step, next->n, i - p->tile, n_tiles, &a);
         else
             aim_prefetch(&a, next ? next->w0 : NULL, next_bytes, panels, w->panel_bytes, i - p->tile, n_tiles);
-        aim_out(p, s, panels, row, &a);
+        runs.n = 0;
+        swiglu_runs_add(&runs, a.c, 1, 0, t->mr * per_row * sizeof(float));
+        if (last && p->aim) p->aim(p->ctx, p, i, s->panel, &runs);
+        a.out_last = runs.at + runs.n - 1;
         t->run[w->wt](&a);
-        if (s->step + s->n == w->n_steps && p->finish) p->finish(p->ctx, p, i, s->panel, a.c);
+        if (last && p->finish) p->finish(p->ctx, p, i, s->panel, a.c);
     }
 }
 

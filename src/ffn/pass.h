@@ -10,7 +10,21 @@
 struct swiglu_pass;
 
 /* The totals of one tile are complete: c is [mr][vectors][vl], for tile number `tile` of the row plan, from panel on. */
-typedef void swiglu_finish_fn(const void *ctx, const struct swiglu_pass *pass, unsigned tile, size_t panel, const float *c);
+typedef void swiglu_finish_fn(void *ctx, const struct swiglu_pass *pass, unsigned tile, size_t panel, const float *c);
+
+/* What a tile's totals and its finish will touch, to be fetched meanwhile; what finds no room is left out. */
+struct swiglu_runs {
+    size_t n;
+    struct swiglu_run at[48];
+};
+static inline void swiglu_runs_add(struct swiglu_runs *l, const void *at, size_t rows, size_t stride, size_t bytes) {
+    const char *row = at;
+    for (size_t r = 0; r < rows && l->n < sizeof l->at / sizeof *l->at; r++, row += stride)
+        l->at[l->n++] = (struct swiglu_run){row, row + bytes};
+}
+
+/* Called before the tile that completes the totals; finish follows it. */
+typedef void swiglu_aim_fn(void *ctx, const struct swiglu_pass *pass, unsigned tile, size_t panel, struct swiglu_runs *runs);
 
 struct swiglu_pass {
     const struct swiglu_kern *kern;
@@ -27,10 +41,9 @@ struct swiglu_pass {
     float *totals;           /* NULL, or totals that outlive the pass: [panel group][row][vectors][vl], rows_padded rows */
     size_t rows_padded;
     int add;                 /* totals hold sums of earlier chunks */
-    const float *out, *out2; /* NULL, or where finish reads or writes row 0, unit 0: fetched while a tile runs */
-    size_t out_row;          /* elements between rows */
     swiglu_finish_fn *finish; /* NULL: only the totals are wanted */
-    const void *ctx;
+    swiglu_aim_fn *aim;       /* NULL: nothing to fetch for finish */
+    void *ctx;
 };
 
 /* Bytes of the buffer of a pass over raw weights. */

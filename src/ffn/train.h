@@ -41,9 +41,4 @@ static inline size_t swiglu_step_halves(const struct swiglu_step *s) { return s-
 /* The weights of the first product as they lie in memory. */
 struct swiglu_raw swiglu_step_raw(const struct swiglu_step *s);
 
-/* Copies the totals of a first-product tile, biases added, to rows of gate and of up: what KEEP_GATE_UP keeps, and what
- * backward reads. gate and up at row 0 and the tile's first unit; ungated: gate takes all. Columns from valid on: untouched. */
-void swiglu_save_totals(const float *c, const float *bias, unsigned rows, unsigned vectors, unsigned vl, int gated,
-                        size_t valid, float *gate, float *up, size_t ld_elems);
-
 #endif

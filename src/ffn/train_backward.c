@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "dtype/dtype.h"
+#include "ffn/forward.h"
 #include "ffn/pass.h"
 #include "ffn/schedule.h"
 #include "ffn/train_layout.h"
@@ -135,57 +136,79 @@ static struct swiglu_raw raw_dx(const struct spot *s) {
     return raw;
 }
 
-/* Gate and up of a tile: rows that forward kept, or totals of the tiles that computed them just now. */
+/* Gate and up of a tile: totals of the tiles that computed them just now, or in forward. */
 static void find_gate(const struct spot *s, struct swiglu_grad_args *a, const struct swiglu_kern *kern, unsigned panels,
                       size_t row, size_t unit) {
     const struct back *job = s->job;
-    const size_t vl = kern->vl, per_row = 2 * vl * panels;
-    if (job->saved) {
-        a->row_elems = job->step->desc->d_ff * job->n_halves;
-        a->vector_elems = vl;
-        a->per_group = UINT32_MAX;
-        a->gate = job->saved + (s->token + row) * a->row_elems + s->unit + unit;
-        a->up = a->gate + job->step->desc->d_ff;
-        return;
-    }
+    const size_t vl = kern->vl, per_row = 2 * vl * panels, kept = swiglu_kept_per_row(job->step->desc->d_ff, job->n_halves == 2);
+    const float *const totals = job->saved ? job->saved + s->token * kept : (const float *)(job->work + job->at.gate);
     a->row_elems = per_row;
     a->vector_elems = job->n_halves * vl;
     a->per_group = 2 * panels / job->n_halves;
-    a->group_elems = job->at.rows * per_row;
-    a->gate = (const float *)(job->work + job->at.gate) + unit / vl / a->per_group * a->group_elems + row * per_row;
+    a->group_elems = swiglu_kept_rows(s->p.n_tokens) * per_row;
+    a->gate = totals + ((job->saved ? s->unit : 0) + unit) / vl / a->per_group * a->group_elems + row * per_row;
     a->up = a->gate + vl;
     if (job->bias) a->bias = job->bias + s->block * job->at.block_bias + unit * job->n_halves;
 }
 
-static void finish_hidden(const void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
-    const struct spot *s = ctx;
+/* What the epilogue of dh needs; args are those of one tile, from aim to finish. */
+struct hidden {
+    const struct spot *spot;
+    struct swiglu_raw dx;
+    struct swiglu_grad_args args;
+};
+
+static void aim_grad(struct hidden *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel) {
+    const struct spot *s = ctx->spot;
     const struct back *job = s->job;
-    const struct swiglu_step *step = job->step;
+    struct swiglu_grad_args *a = &ctx->args;
     const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
     const size_t unit = panel * p->product->units_per_panel, row = swiglu_plan_row(p->rows, tile);
     const unsigned vl = p->kern->vl;
-    struct swiglu_grad_args a = {.c = c, .act = &step->desc->act, .mr = t->mr,
-                                 .rows = (unsigned)swiglu_min(t->mr, s->p.n_tokens - row), .vectors = 2 * t->panels,
-                                 .gated = job->n_halves == 2, .valid = s->p.n_units - unit, .wt_h = (int)s->p.h.wt,
-                                 .wt_d = (int)s->p.d.wt, .panel_h_bytes = s->p.h.panel_bytes,
-                                 .panel_d_bytes = s->p.d.panel_bytes, .x = s->p.dx.info->x};
-    find_gate(s, &a, p->kern, t->panels, row, unit);
+    *a = (struct swiglu_grad_args){.act = &job->step->desc->act, .mr = t->mr,
+                                   .rows = (unsigned)swiglu_min(t->mr, s->p.n_tokens - row), .vectors = 2 * t->panels,
+                                   .gated = job->n_halves == 2, .valid = s->p.n_units - unit, .wt_h = (int)s->p.h.wt,
+                                   .wt_d = (int)s->p.d.wt, .panel_h_bytes = s->p.h.panel_bytes,
+                                   .panel_d_bytes = s->p.d.panel_bytes, .x = s->p.dx.info->x};
+    find_gate(s, a, p->kern, t->panels, row, unit);
     const size_t step_bytes = 2 * (size_t)vl * 4, d_at = panel * s->p.d.panel_bytes + row / s->p.d.info->k_step * step_bytes;
-    a.h = job->work + job->at.h + panel * s->p.h.panel_bytes + row / s->p.h.info->k_step * step_bytes;
-    a.dg = job->work + job->at.dg + d_at;
-    a.du = job->work + job->at.du + d_at;
+    a->h = job->work + job->at.h + panel * s->p.h.panel_bytes + row / s->p.h.info->k_step * step_bytes;
+    a->dg = job->work + job->at.dg + d_at;
+    a->du = job->work + job->at.du + d_at;
     const size_t run = unit / SWIGLU_RUN * SWIGLU_RUN, in_run = unit % SWIGLU_RUN;
-    const struct swiglu_raw dx = raw_dx(s);
     char *rows[2];
     for (int half = 0; half < 2; half++) {
-        const size_t k = swiglu_raw_turn(&dx, (int)s->p.dx.wt, run, half) + in_run;
-        const size_t elem = a.x == SWIGLU_X_BF16_PAIR ? k / 2 : k;
+        const size_t k = swiglu_raw_turn(&ctx->dx, (int)s->p.dx.wt, run, half) + in_run;
+        const size_t elem = a->x == SWIGLU_X_BF16_PAIR ? k / 2 : k;
         rows[half] = job->work + job->at.d_rows + row * job->at.d_row +
                      elem / SWIGLU_RECORD * t->mr * SWIGLU_RECORD_BYTES + elem % SWIGLU_RECORD * 4;
     }
-    a.row_dg = rows[0];
-    a.row_du = rows[1];
-    p->kern->grad(&a);
+    a->row_dg = rows[0];
+    a->row_du = rows[1];
+}
+
+static void aim_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, struct swiglu_runs *runs) {
+    struct hidden *const hidden = ctx;
+    const struct swiglu_grad_args *const a = &hidden->args;
+    const struct swiglu_back_products *products = &hidden->spot->p;
+    const size_t vector = p->kern->vl * sizeof(float), panels = swiglu_plan_tile(p->rows, tile)->panels;
+    aim_grad(hidden, p, tile, panel);
+    const size_t h = swiglu_ceil_div(a->mr, products->h.info->k_step), d = swiglu_ceil_div(a->mr, products->d.info->k_step);
+    const size_t row = a->vectors * (a->x == SWIGLU_X_BF16_PAIR ? vector / 2 : vector);
+    swiglu_runs_add(runs, a->gate, swiglu_ceil_div(a->vectors, a->per_group), a->group_elems * sizeof(float),
+                    a->mr * a->row_elems * sizeof(float));
+    swiglu_runs_add(runs, a->h, panels, a->panel_h_bytes, h * 2 * vector);
+    for (unsigned half = 0; half < hidden->spot->job->n_halves; half++) {
+        swiglu_runs_add(runs, half ? a->du : a->dg, panels, a->panel_d_bytes, d * 2 * vector);
+        swiglu_runs_add(runs, half ? a->row_du : a->row_dg, a->mr, SWIGLU_RECORD_BYTES, row);
+    }
+}
+
+static void finish_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
+    struct hidden *const hidden = ctx;
+    (void)tile, (void)panel;
+    hidden->args.c = c;
+    p->kern->grad(&hidden->args);
 }
 
 static void turn_block(const struct spot *s, size_t ticket) {
@@ -201,7 +224,7 @@ static void turn_block(const struct spot *s, size_t ticket) {
 
 /* ---- gradients ---- */
 
-static void finish_dx(const void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
+static void finish_dx(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
     const struct spot *s = ctx;
     const struct swiglu_rows *dx = &s->job->grads.dx;
     const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
@@ -214,7 +237,14 @@ static void finish_dx(const void *ctx, const struct swiglu_pass *p, unsigned til
     p->kern->store(&a);
 }
 
-/* One product of the last phase: what its rows are, and where the gradient of (row, column) lies. */
+/* Values with two strides, in elements. */
+struct grid {
+    void *at; /* of the first row and column, or NULL */
+    size_t row, col;
+    int dtype;
+};
+
+/* One product of the last phase: what its rows are, and where the gradient of (row, column) goes. */
 struct target {
     const struct swiglu_product *product;
     const struct swiglu_row_plan *rows;
@@ -222,51 +252,89 @@ struct target {
     const char *staged, *panels; /* panels: NULL where the weights are raw */
     struct swiglu_raw raw;
     size_t row_bytes;
-    float *to;           /* of the first row and column; NULL: not wanted */
-    size_t row, col;     /* strides in elements */
+    struct grid to;  /* at NULL: not wanted */
+    struct grid sum; /* f32, added first; at NULL: nothing */
 };
 
-struct gradient {
-    const struct spot *spot;
-    struct target to;
-    int add;
-};
+static char *grid_at(const struct grid *g, size_t row, size_t col) {
+    return (char *)g->at + (row * g->row + col * g->col) * swiglu_float_bytes(g->dtype);
+}
 
-static void finish_dw(const void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
-    const struct gradient *g = ctx;
+static void finish_dw(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
+    const struct target *g = ctx;
     const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
     const size_t column = panel * p->product->units_per_panel, row = swiglu_plan_row(p->rows, tile);
-    const unsigned rows = (unsigned)swiglu_min(t->mr, g->to.n_rows - row), vectors = 2 * t->panels;
-    float *const to = g->to.to + row * g->to.row + column * g->to.col;
-    struct swiglu_store_args a = {.c = c, .rows = rows, .vectors = vectors, .valid = p->product->n_units - column, .y = to,
-                                  .dtype = SWIGLU_F32, .ld_bytes = g->to.row * sizeof(float), .add = g->add};
+    const unsigned rows = (unsigned)swiglu_min(t->mr, g->n_rows - row), vectors = 2 * t->panels;
+    struct swiglu_store_args a = {.c = c, .rows = rows, .vectors = vectors, .valid = p->product->n_units - column,
+                                  .y = grid_at(&g->to, row, column), .dtype = g->to.dtype,
+                                  .ld_bytes = g->to.row * swiglu_float_bytes(g->to.dtype),
+                                  .sum_bytes = g->sum.row * sizeof(float)};
+    if (g->sum.at) a.sum = (const float *)grid_at(&g->sum, row, column);
     if (g->to.col == 1) {
         p->kern->store(&a);
         return;
     }
     for (unsigned r = 0; r < rows; r++) /* [in, out] weights: the other side is contiguous */
         for (size_t j = 0; j < (size_t)vectors * p->kern->vl && j < a.valid; j++) {
-            struct swiglu_store_args one = {.c = c + (size_t)r * vectors * p->kern->vl + j, .rows = 1, .vectors = 1,
-                                            .valid = 1, .y = to + r * g->to.row + j * g->to.col, .dtype = SWIGLU_F32,
-                                            .add = g->add};
-            float lane[16] = {one.c[0]}; /* store reads a whole vector */
+            struct swiglu_store_args one = {.rows = 1, .vectors = 1, .valid = 1, .y = grid_at(&g->to, row + r, column + j),
+                                            .dtype = g->to.dtype};
+            const float lane[16] = {c[(size_t)r * vectors * p->kern->vl + j]}; /* store reads a whole vector */
             one.c = lane;
+            if (a.sum) one.sum = (const float *)grid_at(&g->sum, row + r, column + j);
             p->kern->store(&one);
         }
+}
+
+static void aim_dw(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, struct swiglu_runs *runs) {
+    const struct target *g = ctx;
+    const struct grid *const grids[2] = {&g->to, &g->sum};
+    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
+    const size_t units = p->product->units_per_panel, row = swiglu_plan_row(p->rows, tile);
+    for (int i = 0; i < (g->sum.at && g->sum.at != g->to.at ? 2 : 1); i++) {
+        const size_t bytes = swiglu_float_bytes(grids[i]->dtype);
+        if (grids[i]->col == 1)
+            swiglu_runs_add(runs, grid_at(grids[i], row, panel * units), swiglu_min(t->mr, g->n_rows - row),
+                            grids[i]->row * bytes, t->panels * units * bytes);
+    }
+}
+
+/* Where the gradient of weight `which` (gate, up, down) of the matrix goes, from its row and column on, and what is added. */
+static void aim_weight(const struct spot *s, int which, size_t row, size_t row_stride, size_t column, struct target *t) {
+    const struct back *job = s->job;
+    const struct swiglu_desc *d = job->step->desc;
+    const struct swiglu_matrix *const m = which == 0 ? &d->gate : which == 1 ? &d->up : &d->down;
+    const struct swiglu_rows *const g = which == 0 ? &job->grads.gate : which == 1 ? &job->grads.up : &job->grads.down;
+    const int in_out = m->in_out, add = s->chunk > 0 || job->step->flags & SWIGLU_TRAIN_ACCUMULATE;
+    if (!g->data) return;
+    t->to = (struct grid){g->data, in_out ? 1 : g->ld_elems, in_out ? g->ld_elems : 1, g->dtype};
+    if (job->step->flags & SWIGLU_TRAIN_BF16_GRADIENTS && job->at.n_chunks > 1) {
+        const size_t ld = swiglu_matrix_stored_cols(m);
+        t->sum = (struct grid){job->work + job->at.sums[which], in_out ? 1 : ld, in_out ? ld : 1, SWIGLU_F32};
+        if (s->chunk + 1 < job->at.n_chunks) t->to = t->sum;
+    } else {
+        t->sum = t->to;
+    }
+    struct grid *const grids[2] = {&t->to, &t->sum};
+    for (int i = 0; i < 2; i++) {
+        grids[i]->at = grid_at(grids[i], row, column);
+        grids[i]->row *= row_stride;
+    }
+    if (!add) t->sum.at = NULL;
 }
 
 static struct target weight_target(const struct spot *s, int half) {
     const struct back *job = s->job;
     const struct swiglu_half *h = &job->half[half];
-    const struct swiglu_matrix *m = h->matrix;
-    const struct swiglu_rows *g = m == &job->step->desc->gate ? &job->grads.gate : &job->grads.up;
-    const size_t unit = h->stride * (m->in_out ? 1 : g->ld_elems), col = m->in_out ? g->ld_elems : 1;
     struct target t = {.product = &s->p.x, .rows = &s->p.units, .n_rows = s->p.n_units,
                        .staged = job->work + (half ? job->at.du_turned : job->at.dg_turned),
-                       .panels = job->work + job->at.x_panels, .row_bytes = SWIGLU_RECORD_BYTES,
-                       .row = unit, .col = col};
-    if (g->data) t.to = (float *)g->data + h->first * (m->in_out ? 1 : g->ld_elems) + s->unit * unit;
+                       .panels = job->work + job->at.x_panels, .row_bytes = SWIGLU_RECORD_BYTES};
+    aim_weight(s, h->matrix == &job->step->desc->gate ? 0 : 1, h->first + s->unit * h->stride, h->stride, 0, &t);
     return t;
+}
+
+static void aim_bias(const struct spot *s, float *bias, size_t stride, struct target *t) {
+    t->to = (struct grid){bias, stride, 1, SWIGLU_F32};
+    t->sum = s->chunk > 0 || s->job->step->flags & SWIGLU_TRAIN_ACCUMULATE ? t->to : (struct grid){0};
 }
 
 static struct target bias_target(const struct spot *s, int half) {
@@ -276,23 +344,19 @@ static struct target bias_target(const struct spot *s, int half) {
     struct target t = weight_target(s, half);
     t.product = &s->p.ones_up;
     t.panels = job->work + job->at.ones_up;
-    t.to = bias ? bias + h->first + s->unit * h->stride : NULL;
-    t.row = h->stride;
-    t.col = 1;
+    aim_bias(s, bias ? bias + h->first + s->unit * h->stride : NULL, h->stride, &t);
     return t;
 }
 
 static struct target target_of(const struct spot *s, int what) {
     const struct back *job = s->job;
-    const struct swiglu_desc *d = job->step->desc;
-    struct target t = {.rows = &s->p.outs, .n_rows = d->d_out, .staged = job->work + job->at.dy_turned,
-                       .row_bytes = SWIGLU_RECORD_BYTES, .row = 1, .col = 1};
-    const size_t ld = job->grads.down.ld_elems;
+    struct target t = {.rows = &s->p.outs, .n_rows = job->step->desc->d_out, .staged = job->work + job->at.dy_turned,
+                       .row_bytes = SWIGLU_RECORD_BYTES};
     switch (what) {
     case DX:
         return (struct target){.product = &s->p.dx, .rows = &s->p.tokens, .n_rows = s->p.n_tokens,
                                .staged = job->work + job->at.d_rows, .raw = raw_dx(s),
-                               .row_bytes = job->at.d_row, .to = job->grads.dx.data};
+                               .row_bytes = job->at.d_row, .to = {.at = job->grads.dx.data}};
     case DW_GATE: return weight_target(s, 0);
     case DW_UP: return job->n_halves == 2 ? weight_target(s, 1) : (struct target){0};
     case DB_GATE: return bias_target(s, 0);
@@ -300,14 +364,12 @@ static struct target target_of(const struct spot *s, int what) {
     case DB_DOWN:
         t.product = &s->p.ones_down;
         t.panels = job->work + job->at.ones_down;
-        t.to = s->block ? NULL : job->grads.down_bias;
+        aim_bias(s, s->block ? NULL : job->grads.down_bias, 1, &t);
         return t;
     default:
         t.product = &s->p.h;
         t.panels = job->work + job->at.h;
-        t.row = d->down.in_out ? 1 : ld;
-        t.col = d->down.in_out ? ld : 1;
-        if (job->grads.down.data) t.to = (float *)job->grads.down.data + s->unit * t.col;
+        aim_weight(s, 2, 0, 1, s->unit, &t);
         return t;
     }
 }
@@ -322,12 +384,12 @@ static size_t panels_of(const struct back *job, const struct target *t) {
 
 static size_t target_tickets(const struct spot *s, int what) {
     const struct target t = target_of(s, what);
-    if (!t.to || t.n_rows == 0) return 0;
+    if (!t.to.at || t.n_rows == 0) return 0;
     return swiglu_ceil_div(t.product->n_panels, panels_of(s->job, &t)) * groups_of(s->job, &t);
 }
 
-static void run_pass(const struct spot *s, const struct target *t, size_t ticket, swiglu_finish_fn *finish, const void *ctx,
-                     float *totals, int add) {
+static void run_pass(const struct spot *s, const struct target *t, size_t ticket, swiglu_finish_fn *finish,
+                     swiglu_aim_fn *aim, void *ctx, float *totals, int add) {
     const struct back *job = s->job;
     const unsigned groups = groups_of(job, t), group = (unsigned)(ticket % groups), tiles = swiglu_plan_tiles(t->rows);
     const size_t per_ticket = panels_of(job, t);
@@ -339,30 +401,23 @@ static void run_pass(const struct spot *s, const struct target *t, size_t ticket
                             .raw = t->panels ? NULL : &t->raw, .buffer = scratch + job->at.totals_bytes,
                             .scratch = (float *)scratch,
                             .panel = ticket / groups * per_ticket, .tile = tiles * group / groups,
-                            .tile_end = tiles * (group + 1) / groups, .totals = totals, .rows_padded = job->at.rows,
-                            .add = add, .finish = finish, .ctx = ctx};
+                            .tile_end = tiles * (group + 1) / groups, .totals = totals, 
+                            .rows_padded = swiglu_kept_rows(s->p.n_tokens), .add = add, .finish = finish, .aim = aim,
+                            .ctx = ctx};
     p.panel_end = swiglu_min(p.panel + per_ticket, product.n_panels);
-    if (finish == finish_dw && t->col == 1) {
-        p.out = t->to;
-        p.out_row = t->row;
-    } else if (finish == finish_hidden && job->saved) {
-        p.out_row = job->step->desc->d_ff * job->n_halves;
-        p.out = job->saved + s->token * p.out_row + s->unit;
-        p.out2 = job->n_halves == 2 ? p.out + job->step->desc->d_ff : NULL;
-    }
     swiglu_pass_run(&p);
 }
 
-static void run_products(const struct spot *s, size_t ticket) {
+static void run_products(struct spot *s, size_t ticket) {
     const struct back *job = s->job;
     int what = 0;
     for (size_t n; ticket >= (n = target_tickets(s, what)); what++) ticket -= n;
-    const struct gradient g = {s, target_of(s, what), s->chunk > 0 || (job->step->flags & SWIGLU_TRAIN_ACCUMULATE)};
+    struct target t = target_of(s, what);
     if (what == DX)
-        run_pass(s, &g.to, ticket, s->block + 1 == job->at.n_blocks ? finish_dx : NULL, s,
+        run_pass(s, &t, ticket, s->block + 1 == job->at.n_blocks ? finish_dx : NULL, NULL, s,
                  (float *)(job->work + job->at.dx_totals), s->block > 0);
     else
-        run_pass(s, &g.to, ticket, finish_dw, &g, NULL, 0);
+        run_pass(s, &t, ticket, finish_dw, aim_dw, &t, NULL, 0);
 }
 
 /* ---- phases ---- */
@@ -412,8 +467,8 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
     const struct target t = kind == GATE_UP ? gate_up_target(&s) : hidden_target(&s);
     s.thread = thread;
     switch (kind) {
-    case GATE_UP: run_pass(&s, &t, ticket, NULL, NULL, (float *)(job->work + job->at.gate), 0); break;
-    case HIDDEN: run_pass(&s, &t, ticket, finish_hidden, &s, NULL, 0); break;
+    case GATE_UP: run_pass(&s, &t, ticket, NULL, NULL, NULL, (float *)(job->work + job->at.gate), 0); break;
+    case HIDDEN: run_pass(&s, &t, ticket, finish_hidden, aim_hidden, &(struct hidden){&s, raw_dx(&s), {0}}, NULL, 0); break;
     case TURN: turn_block(&s, ticket); break;
     case PRODUCTS: run_products(&s, ticket); break;
     default: prepare_chunk(&s, ticket); break;

@@ -10,24 +10,6 @@
 #include "ffn/schedule.h"
 #include "ffn/weights.h"
 
-void swiglu_save_totals(const float *c, const float *bias, unsigned rows, unsigned vectors, unsigned vl, int gated,
-                        size_t valid, float *gate, float *up, size_t ld_elems) {
-    for (unsigned r = 0; r < rows; r++)
-        for (unsigned j = 0; j < vectors; j++) {
-            const size_t unit = (size_t)(gated ? j / 2 : j) * vl;
-            const float *from = c + ((size_t)r * vectors + j) * vl, *b = bias ? bias + (size_t)j * vl : NULL;
-            float *to = (gated && j % 2 ? up : gate) + r * ld_elems + unit;
-            if (unit >= valid) continue;
-            const size_t n = swiglu_min(valid - unit, vl);
-            if (!b && n == 16)
-                memcpy(to, from, 16 * sizeof *to); /* a literal size needs no call */
-            else if (!b)
-                memcpy(to, from, n * sizeof *to);
-            else
-                for (size_t i = 0; i < n; i++) to[i] = from[i] + b[i];
-        }
-}
-
 /* A block whose weights stay raw, and where its packed biases and the rest of the workspace lie. */
 struct forward_layout {
     struct swiglu_block block;

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "dtype/dtype.h"
+#include "ffn/forward.h"
 #include "ffn/pass.h"
 #include "ffn/weights.h"
 
@@ -45,6 +47,18 @@ bool swiglu_back_products(const struct swiglu_step *s, size_t n_tokens, size_t n
            shape_tokens(&p->ones_down, k, down, n_tokens, 1);
 }
 
+/* bf16 gradients of more than one token chunk are summed elsewhere first. */
+static bool reserve_sums(const struct swiglu_step *s, size_t *total, size_t *sums) {
+    const struct swiglu_matrix *const matrices[3] = {&s->desc->gate, &s->desc->up, &s->desc->down};
+    if (!(s->flags & SWIGLU_TRAIN_BF16_GRADIENTS) || s->m <= SWIGLU_TOKEN_CHUNK) return false;
+    for (int i = 0; i < 3; i++) {
+        const size_t rows = swiglu_matrix_stored_rows(matrices[i]), cols = swiglu_matrix_stored_cols(matrices[i]);
+        if (matrices[i]->data && (cols > SIZE_MAX / sizeof(float) || swiglu_reserve(total, rows, cols * sizeof(float), &sums[i])))
+            return true;
+    }
+    return false;
+}
+
 bool swiglu_back_layout(const struct swiglu_step *s, unsigned n_threads, struct swiglu_back_layout *l) {
     const struct swiglu_desc *d = s->desc;
     const unsigned vl = s->kern->vl, panels = s->kern->prefill[0].panels;
@@ -78,7 +92,7 @@ bool swiglu_back_layout(const struct swiglu_step *s, unsigned n_threads, struct 
                swiglu_reserve(t, swiglu_product_lanes(&p.dx, vl), rows * sizeof(float), &l->dx_totals);
     l->totals_bytes = rows * lanes * sizeof(float);
     l->buffer_bytes = swiglu_max(swiglu_pass_buffer(s->kern, SWIGLU_BACK_SLICE), l->panel_bytes); /* or one panel of dy */
-    return bad || swiglu_align_up(l->totals_bytes + l->buffer_bytes, 64, &l->scratch_bytes) ||
+    return bad || reserve_sums(s, t, l->sums) || swiglu_align_up(l->totals_bytes + l->buffer_bytes, 64, &l->scratch_bytes) ||
            swiglu_reserve(t, n_threads ? n_threads : 1, l->scratch_bytes, &l->scratch);
 }
 
@@ -90,14 +104,17 @@ bool swiglu_train_backward_size(const struct swiglu_step *s, unsigned n_threads,
 }
 
 bool swiglu_train_size(const struct swiglu_step *s, unsigned n_threads, size_t *work, size_t *saved) {
-    size_t forward = 0, backward = 0, per_row = 0;
+    size_t forward = 0, backward = 0, per_row = 0, rows = 0;
     *saved = 0;
     if (s->m == 0) {
         *work = 64;
         return false;
     }
     if (swiglu_train_forward_size(s, n_threads, &forward) || swiglu_train_backward_size(s, n_threads, &backward)) return true;
-    if (s->flags & SWIGLU_TRAIN_KEEP_GATE_UP) per_row = s->desc->d_ff * swiglu_step_halves(s) * sizeof(float);
+    if (s->flags & SWIGLU_TRAIN_KEEP_GATE_UP) {
+        per_row = swiglu_kept_per_row(s->desc->d_ff, swiglu_step_halves(s) == 2) * sizeof(float);
+        if (swiglu_align_up(s->m, 8, &rows)) return true;
+    }
     return SW_ADD(swiglu_max(forward, backward), (size_t)64, work) || /* 64: to align a caller's pointer */
-           SW_MUL(per_row, s->m, saved);
+           SW_MUL(per_row, rows, saved);
 }

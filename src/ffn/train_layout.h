@@ -31,6 +31,7 @@ struct swiglu_back_layout {
     size_t block_bias;                      /* packed biases of a block of hidden units */
     size_t x_rows, dy_rows, x_panels, dy_turned, ones_up, ones_down, bias, gate, h, dg, du, d_rows, dg_turned,
         du_turned, dx_totals, total;
+    size_t sums[3]; /* of the gradients of gate, up and down, [stored rows][stored columns] of f32, where they are needed */
     size_t scratch, scratch_bytes, totals_bytes, buffer_bytes; /* per thread: totals of a tile's panels, a slice of weights */
     size_t panel_bytes;
 };

@@ -76,6 +76,12 @@ SW_ALWAYS_INLINE V act_silu(V a, const struct swiglu_act *p) {
     return act_logistic(a, x.hi, x.lo, act_signed_zero(a));
 }
 
+/* alpha = 1, the same bits for less */
+SW_ALWAYS_INLINE V act_silu_one(V a, const struct swiglu_act *p) {
+    (void)p;
+    return act_logistic(a, a, v_set1(0.0f), act_signed_zero(a));
+}
+
 /* a / (1 + exp(-v)), v = 2 sqrt(2/pi) (a + 0.044715 a^3) = a (k0 + k1 a^2), with v as a sum of two floats: a plain f32
  * argument would cost up to 105 ULP in the tail. Beyond +-16 the result is a or below 2^-100. */
 SW_ALWAYS_INLINE V act_within_16(V a) { return v_max(v_min(a, v_set1(16.0f)), v_set1(-16.0f)); }

@@ -26,13 +26,19 @@ SW_ALWAYS_INLINE V act_grad_sigmoid(V a, const struct swiglu_act *p) { /* even: 
     return act_nan_or(a, v_select(v_lt(x, v_set1(-88.3f)), v_set1(0.0f), r));
 }
 
-/* s(x) + alpha silu (1 - s(x)), x = alpha a. The second factor is 0 long before silu needs its bound of 128. */
-SW_ALWAYS_INLINE V act_grad_silu(V a, const struct swiglu_act *p) {
-    const act_two x = act_scaled(a, p);
+/* s(x) + alpha silu (1 - s(x)), x = alpha a. The second factor is 0 long before silu needs its bound of 128. The core is
+ * shared with silu, compilers see that. */
+SW_ALWAYS_INLINE V act_grad_silu_at(act_two x, V silu) {
     const act_core c = act_logistic_core(x.hi, x.lo);
-    const V q = v_div(v_set1(1.0f), c.d), silu = v_mul(v_set1(p->alpha), act_silu(a, p)); /* the core is shared */
+    const V q = v_div(v_set1(1.0f), c.d);
     const V r = v_fma(v_min(v_set1(128.0f), silu), v_mul(v_fma(c.t, c.s, c.s), q), q);
     return v_select(v_lt(x.hi, v_set1(-88.3f)), v_set1(-0.0f), r);
+}
+SW_ALWAYS_INLINE V act_grad_silu(V a, const struct swiglu_act *p) {
+    return act_grad_silu_at(act_scaled(a, p), v_mul(v_set1(p->alpha), act_silu(a, p)));
+}
+SW_ALWAYS_INLINE V act_grad_silu_one(V a, const struct swiglu_act *p) {
+    return act_grad_silu_at((act_two){a, v_set1(0.0f)}, act_silu_one(a, p));
 }
 
 /* s(v) + a v' s(v) (1 - s(v)), v' = k0 + 3 k1 a^2 */

@@ -23,6 +23,15 @@ SW_ALWAYS_INLINE V epi_bf16_staging(V a) {
 #endif
 }
 
+/* Both rounded by the staging rule: a in the low halves, b in the high ones. */
+SW_ALWAYS_INLINE V epi_bf16_pair(V a, V b) {
+#if defined(V_BF16_PAIR)
+    return V_BF16_PAIR(a, b);
+#else
+    return v_from_bits(vi_or(vi_shr(v_bits(epi_bf16_staging(a)), 16), v_bits(epi_bf16_staging(b))));
+#endif
+}
+
 SW_ALWAYS_INLINE void epi_put_hidden(char *h, int x, V a) {
 #if defined(V_STORE_BF16_STAGING)
     if (x == SWIGLU_X_BF16_PAIR) {
@@ -78,13 +87,13 @@ static inline int epi_is_bounded(const struct swiglu_act *a) {
 
 /* Gated blocks without bounds are the rule for these, and get a loop without clamps; the bits are the same. */
 SW_ALWAYS_INLINE int epi_is_common(int kind, int gated, const struct swiglu_act *a) {
-    const int listed = kind == SWIGLU_ACT_SILU || kind == SWIGLU_ACT_GELU_TANH || kind == SWIGLU_ACT_GELU_ERF;
+    const int listed = (kind == SWIGLU_ACT_SILU && a->alpha == 1) || kind == SWIGLU_ACT_GELU_TANH || kind == SWIGLU_ACT_GELU_ERF;
     return listed && gated && !epi_is_bounded(a);
 }
 
 SW_ALWAYS_INLINE void epi_hidden_any(const struct swiglu_hidden_args *t, V (*f)(V, const struct swiglu_act *), int kind) {
     if (epi_is_common(kind, t->gated, t->act))
-        epi_hidden_loop(t, f, kind, 1, 0);
+        epi_hidden_loop(t, kind == SWIGLU_ACT_SILU ? act_silu_one : f, kind, 1, 0);
     else
         epi_hidden_loop(t, f, kind, t->gated, 1);
 }
@@ -101,12 +110,13 @@ SW_KERNEL void HIDDEN_NAME(const struct swiglu_hidden_args *t) {
 SW_KERNEL void STORE_NAME(const struct swiglu_store_args *t) {
     for (unsigned r = 0; r < t->rows; r++) {
         const float *c = t->c + (size_t)r * t->vectors * VL;
+        const char *sum = (const char *)t->sum + r * t->sum_bytes;
         char *y = (char *)t->y + r * t->ld_bytes;
         for (unsigned j = 0; j < t->vectors && (size_t)j * VL < t->valid; j++) {
             const size_t n = t->valid - (size_t)j * VL;
             V a = v_load(c + j * VL);
             if (t->bias) a = v_add(a, v_load(t->bias + j * VL));
-            if (t->add) a = v_add(v_load_first(y + (size_t)j * VL * 4, n), a);
+            if (t->sum) a = v_add(v_load_first(sum + (size_t)j * VL * 4, n), a);
             a = epi_canonical(a);
             if (t->dtype == SWIGLU_F32)
                 v_store_first(y + (size_t)j * VL * 4, a, n);

@@ -49,6 +49,9 @@ struct swiglu_wt_info {
     int x;                   /* enum swiglu_x */
 };
 
+/* Whole cache lines, at least one. */
+struct swiglu_run { const char *at, *end; };
+
 struct swiglu_tile_args {
     const char *x;       /* the tile's records, from the first step on */
     const char *w0, *w1; /* panels, from the first step on; w1 only where the tile spans two */
@@ -58,18 +61,8 @@ struct swiglu_tile_args {
     const char *next_x;  /* prefetched to L2 meanwhile, a line per two steps (prefill tiles) */
     const char *next_w;  /* likewise, advancing by next_w_stride; any address is allowed */
     size_t next_w_stride;
-    /* NULL, or up to two places where what follows the tile reads or writes out_bytes of each row: fetched meanwhile */
-    const char *out, *out2;
-    size_t out_stride, out_bytes;
+    const struct swiglu_run *out, *out_last; /* first and last of a list of what is fetched into L1 meanwhile, likewise */
 };
-/* Fetches what comes after a tile, for writing. */
-static inline void swiglu_tile_fetch_out(const struct swiglu_tile_args *t, size_t rows) {
-    for (size_t r = 0; t->out && r < rows; r++)
-        for (size_t at = r * t->out_stride, end = at + t->out_bytes; at < end; at += 64) {
-            SW_PREFETCH_WRITE(t->out + at);
-            if (t->out2) SW_PREFETCH_WRITE(t->out2 + at);
-        }
-}
 typedef void swiglu_tile_fn(const struct swiglu_tile_args *args);
 
 struct swiglu_tile {
@@ -109,7 +102,8 @@ struct swiglu_store_args {
     void *y;      /* row 0, at the tile's first column */
     int dtype;
     size_t ld_bytes;
-    int add;      /* f32 only: y + totals */
+    const float *sum; /* NULL, or row 0 of what the totals are added to; may be y */
+    size_t sum_bytes; /* from row to row of it */
 };
 
 /* From the totals of dh to h, dg and du (training). Each goes to a panel whose k are the rows, and dg and du also to staged

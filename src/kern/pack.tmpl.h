@@ -15,17 +15,20 @@ SW_ALWAYS_INLINE V pack_load(const char *p, int dtype, size_t n) { /* the first 
 SW_ALWAYS_INLINE void pack_rows_of(const struct swiglu_pack_args *t, int dtype) {
     const size_t in_bytes = dtype == SWIGLU_F32 ? 4 : 2, n_k = t->n_k, n_lanes = t->n_lanes, ld = t->ld_bytes;
     const int pairs = t->wt == SWIGLU_WT_BF16_DOT;
+    enum { AHEAD = 16 }; /* rows: too far apart for the hardware to guess */
     const char *src = t->src;
     char *dst = t->dst;
     for (size_t k = 0; k < n_k; k += pairs ? 2 : 1, src += pairs ? 2 * ld : ld, dst += 2 * VL * 4)
         for (size_t l = 0; l < n_lanes; l += VL) {
+            SW_PREFETCH_L2(src + AHEAD * ld + l * in_bytes);
             V a = pack_load(src + l * in_bytes, dtype, n_lanes - l);
+            if (pairs) SW_PREFETCH_L2(src + (AHEAD + 1) * ld + l * in_bytes);
             if (pairs && dtype == SWIGLU_BF16) { /* as they are, but for the flush; both may be ragged */
                 const V odd = k + 1 < n_k ? pack_load(src + ld + l * in_bytes, dtype, n_lanes - l) : v_set1(0.0f);
                 a = v_pair_flush(v_from_bits(vi_or(vi_shr(v_bits(a), 16), v_bits(odd))));
             } else if (pairs) {
                 const V odd = k + 1 < n_k ? pack_load(src + ld + l * in_bytes, dtype, n_lanes - l) : v_set1(0.0f);
-                a = v_from_bits(vi_or(vi_shr(v_bits(epi_bf16_staging(a)), 16), v_bits(epi_bf16_staging(odd))));
+                a = epi_bf16_pair(a, odd);
             }
             v_store(dst + l * 4, a);
         }
@@ -81,10 +84,13 @@ SW_KERNEL void PACK_COLS_NAME(const struct swiglu_pack_args *t) {
 SW_KERNEL void TURN_NAME(const struct swiglu_turn_args *t) {
     for (size_t s = 0; s < t->n_steps; s += VL) {
         V r[VL];
-        SW_UNROLL for (size_t i = 0; i < VL; i++)
+        SW_UNROLL for (size_t i = 0; i < VL; i++) {
+            SW_PREFETCH_L2(t->src + (s + VL + i) * 2 * VL * 4);
             r[i] = s + i < t->n_steps ? v_load(t->src + (s + i) * 2 * VL * 4) : v_set1(0.0f);
+        }
         v_transpose(r);
         for (size_t i = 0; i < VL && i < t->n_lanes; i++) {
+            SW_PREFETCH_L1(t->rows[i] + (s + VL) * 4 * (t->x == SWIGLU_X_BF16_IN_F32 ? 2 : 1));
             uint32_t pair[VL], wide[2 * VL];
             if (t->x != SWIGLU_X_BF16_IN_F32) {
                 v_store(t->rows[i] + s * 4, r[i]);

@@ -35,11 +35,10 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
 #if TILE_PREFETCH == 2
     const char *next_x = t->next_x, *next_w = t->next_w;
     const size_t next_w_stride = t->next_w_stride;
+    const struct swiglu_run *out = t->out;
+    const char *next_out = out->at;
 #endif
     V acc[TILE_MR][TILE_NV];
-#if TILE_PREFETCH == 2
-    swiglu_tile_fetch_out(t, TILE_MR);
-#endif
     do {
         size_t chunk = left < chunk_steps ? left : chunk_steps;
         left -= chunk;
@@ -61,6 +60,9 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
 #elif TILE_PREFETCH == 2
                     SW_UNROLL for (int s = 0; s < W_SUBSTEPS; s++) SW_PREFETCH_L2(next_x + 64 * s); /* rows go by so fast */
                     SW_PREFETCH_L2(next_w);
+                    SW_PREFETCH_L1(next_out); /* one at a time: a burst of misses keeps the loads of the loop waiting */
+                    next_out += 64;
+                    if (next_out >= out->end) out += out != t->out_last, next_out = out->at;
                     next_x += 64 * W_SUBSTEPS;
                     next_w += next_w_stride;
 #endif

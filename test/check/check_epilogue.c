@@ -118,13 +118,13 @@ static void run_store(void *arg) {
     t->kern->store(&t->args);
 }
 
-/* What lay in an f32 y where the call adds to it; the whole fits MAX_ROWS rows of MAX_LANES. */
+/* What the call adds to, in an f32 y or elsewhere; the whole fits MAX_ROWS rows of MAX_LANES. */
 static float y_before[MAX_ROWS][MAX_LANES];
 
 static float store_total(const struct store_call *t, unsigned r, size_t i) {
     const float c = t->args.c[(size_t)r * t->args.vectors * t->kern->vl + i];
     const float total = t->args.bias ? c + t->args.bias[i] : c;
-    return t->args.add ? y_before[r][i] + total : total;
+    return t->args.sum ? y_before[r][i] + total : total;
 }
 
 static int store_is(const char *at, int dtype, float f) {
@@ -165,10 +165,15 @@ static int check_store_call(struct store_call *t, unsigned vectors, size_t valid
     t->args.c = c, t->args.bias = bias, t->args.rows = rows, t->args.vectors = vectors, t->args.valid = valid;
     t->args.ld_bytes = written * size + check_random() % 40; /* odd strides: y has any alignment */
     char *y = t->args.y = check_memory(SLOT_OUT, side, (rows - 1) * t->args.ld_bytes + written * size);
-    t->args.add = t->args.dtype == SWIGLU_F32 && check_random() & 1;
-    for (unsigned r = 0; r < rows && t->args.add; r++) {
-        for (size_t i = 0; i < written; i++) y_before[r][i] = check_value((enum check_data)data);
-        memcpy(y + r * t->args.ld_bytes, y_before[r], written * size);
+    t->args.sum = NULL;
+    if (check_random() & 1) {
+        const int in_place = t->args.dtype == SWIGLU_F32 && check_random() & 1;
+        t->args.sum_bytes = in_place ? t->args.ld_bytes : sizeof y_before[0];
+        t->args.sum = in_place ? (const float *)(const void *)y : y_before[0];
+        for (unsigned r = 0; r < rows; r++) {
+            for (size_t i = 0; i < written; i++) y_before[r][i] = check_value((enum check_data)data);
+            if (in_place) memcpy(y + r * t->args.ld_bytes, y_before[r], written * size);
+        }
     }
     return check_survives(run_store, t) && judge_store(t);
 }

@@ -87,9 +87,11 @@ static void lay_out(struct call *t) {
 static void run(void *arg) {
     const struct call *t = arg;
     const size_t lane_bytes = 2 * t->kern->vl * t->info->lane_bytes;
+    const struct swiglu_run out[2] = {{(const char *)t->c, (const char *)t->c + 64}, {t->x, t->x + 1}};
     struct swiglu_tile_args args = {.x = t->x, .w0 = t->w[0], .w1 = t->tile->panels == 2 ? t->w[1] : NULL,
                                     .n_steps = t->cut ? t->cut : t->steps, .c = t->c, .add = t->add,
-                                    .next_x = t->x, .next_w = t->w[0], .next_w_stride = lane_bytes};
+                                    .next_x = t->x, .next_w = t->w[0], .next_w_stride = lane_bytes,
+                                    .out = out, .out_last = out + 1};
     t->tile->run[t->wt](&args);
     if (!t->cut) return;
     args.x = t->x + t->cut * t->info->elems_per_step / SWIGLU_RECORD * t->tile->mr * SWIGLU_RECORD_BYTES;

@@ -139,7 +139,7 @@ static void run_grad(void *arg) {
     t->kern->grad(&t->args);
 }
 
-/* Where gate and up of a unit lie: rows as forward keeps them, or totals as tiles leave them. */
+/* Where gate and up of a unit lie: totals as tiles leave them. */
 static size_t gate_at(const struct swiglu_grad_args *a, unsigned vl, unsigned r, size_t unit) {
     const size_t vector = unit / vl;
     return r * a->row_elems + vector / a->per_group * a->group_elems + vector % a->per_group * a->vector_elems + unit % vl;
@@ -204,14 +204,11 @@ static int check_grad_call(const struct swiglu_kern *kern, const struct swiglu_a
     for (size_t i = 0; i < a->mr * n; i++) c[i] = check_value((enum check_data)data);
     for (size_t i = 0; i < 2 * MOST; i++) gate[i] = 3 * check_value((enum check_data)data);
     a->c = c, a->gate = gate;
-    if (check_random() & 1) { /* rows */
-        a->row_elems = n + check_random() % 4, a->vector_elems = kern->vl, a->per_group = UINT32_MAX, a->up = gate + MOST;
-    } else { /* totals of tiles of four vectors */
-        a->row_elems = 4 * kern->vl, a->group_elems = a->mr * a->row_elems, a->per_group = gated ? 2 : 4;
-        a->vector_elems = (gated ? 2 : 1) * kern->vl, a->up = gate + kern->vl;
-        for (size_t i = 0; i < 2 * n; i++) bias[i] = check_value((enum check_data)data);
-        if (check_random() & 1) a->bias = bias;
-    }
+    const unsigned wide = 2 + 2 * (unsigned)(check_random() & 1); /* vectors of a tile of the first product */
+    a->row_elems = wide * kern->vl, a->group_elems = a->mr * a->row_elems, a->per_group = gated ? wide / 2 : wide;
+    a->vector_elems = (gated ? 2 : 1) * kern->vl, a->up = gate + kern->vl;
+    for (size_t i = 0; i < 2 * n; i++) bias[i] = check_value((enum check_data)data);
+    if (check_random() & 1) a->bias = bias;
     for (unsigned r = 0; r < a->mr && !a->bias; r++) /* exactly on a bound: passes */
         for (size_t unit = check_random() % 8; unit < a->valid; unit += 8) {
             const size_t at = gate_at(a, kern->vl, r, unit);

@@ -276,7 +276,7 @@ static void turned_even_for_odd(const struct swiglu_turn_args *t) {
 
 static void forgets_to_add(const struct swiglu_store_args *t) {
     struct swiglu_store_args a = *t;
-    a.add = 0;
+    a.sum = NULL;
     right->store(&a);
 }
 

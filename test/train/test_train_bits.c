@@ -169,6 +169,46 @@ static void gradients_of_bf16_weights_add_in_f32(void **state) {
     free(o.all);
 }
 
+/* Gradients of one step as bf16, between untouched values, against those in f32. */
+static void check_bf16_gradients(const struct lesson *l, struct how how, const struct outcome *want) {
+    struct outcome o = new_outcome(&l->block.desc, l->m);
+    struct swiglu_grads g = grads_of(&o);
+    struct swiglu_rows *const rows[] = {&g.gate, &g.up, &g.down};
+    how.flags |= SWIGLU_TRAIN_BF16_GRADIENTS;
+    for (int i = 0; i < 3; i++) rows[i]->dtype = SWIGLU_BF16; /* the first half of the room for f32 */
+    assert_int_equal(train_into(&l->block.desc, how, l->m, l->x, l->dy, (struct swiglu_rows){o.part[Y], SWIGLU_F32, 0}, &g),
+                     SWIGLU_OK);
+    for (int part = 0; part < N_PARTS; part++) {
+        const int weight = part == D_GATE || part == D_UP || part == D_DOWN;
+        if (!weight) assert_memory_equal(o.part[part], want->part[part], o.n[part] * sizeof(float));
+        for (size_t i = 0; weight && i < o.n[part]; i++) {
+            uint16_t got[2];
+            memcpy(&got[0], (const char *)o.part[part] + 2 * i, 2);
+            memcpy(&got[1], (const char *)o.part[part] + 2 * (o.n[part] + i), 2);
+            if (got[0] != swiglu_bf16_store(want->part[part][i]) || got[1] != 0xFFFF)
+                fail_msg("part %d value %zu of %zu rows: %04x, behind it %04x, f32 %a", part, i, l->m, got[0], got[1],
+                         (double)want->part[part][i]);
+        }
+    }
+    free(o.all);
+}
+
+static void bf16_gradients_are_f32_sums_rounded_once(void **state) {
+    (void)state;
+    static const size_t rows[] = {7, 512, 513, 1030};
+    const struct swiglu_runner runner = swiglu_pool_runner(pools[0]);
+    for (const uint64_t *level = each_level(); *level; level++)
+        for (size_t i = 0; i < COUNT(rows); i += stride)
+            for (int turn = 0; turn < 10; turn++) {
+                const struct how how = {SWIGLU_COMPUTE_F32 + turn % 2, *level, (unsigned)turn / 2 % 2, turn % 3 ? &runner : NULL};
+                struct lesson l = new_lesson(new_block(21, 35, 10, turn % 5, "silu", SWIGLU_BF16, turn / 5, 1, 230), rows[i], 1, 231);
+                struct outcome want = learn(&l, how);
+                check_bf16_gradients(&l, how, &want);
+                free(want.all);
+                free_lesson(&l);
+            }
+}
+
 /* ---- many threads of the caller ---- */
 
 struct user { const struct lesson *l; const struct outcome *want; struct how how; int n_right; };
@@ -220,6 +260,7 @@ int main(void) {
         cmocka_unit_test(micro_batches_of_whole_chunks_are_one_batch),
         cmocka_unit_test(accumulating_goes_on_from_what_is_there),
         cmocka_unit_test(gradients_of_bf16_weights_add_in_f32),
+        cmocka_unit_test(bf16_gradients_are_f32_sums_rounded_once),
         cmocka_unit_test(one_description_serves_eight_threads),
     };
     return cmocka_run_group_tests(tests, open_pools, close_pools);

@@ -288,7 +288,8 @@ static void bad_arguments_are_refused(void **state) {
     for (int i = 0; i < 2; i++) {
         REFUSED(both[i], SWIGLU_E_ARGUMENT, c.desc.struct_size = 3);
         REFUSED(both[i], SWIGLU_E_ARGUMENT, c.options.compute = 9);
-        REFUSED(both[i], SWIGLU_E_ARGUMENT, c.flags = 4);
+        REFUSED(both[i], SWIGLU_E_ARGUMENT, c.flags = 8);
+        REFUSED(both[i], SWIGLU_E_ARGUMENT, c.flags = SWIGLU_TRAIN_BF16_GRADIENTS | SWIGLU_TRAIN_ACCUMULATE);
         REFUSED(both[i], SWIGLU_E_HARDWARE, c.options.isa_mask = (uint64_t)1 << 40);
         REFUSED(both[i], SWIGLU_E_ARGUMENT, c.x.data = NULL);
         REFUSED(both[i], SWIGLU_E_ARGUMENT, c.x.dtype = SWIGLU_Q8_0);
@@ -305,6 +306,7 @@ static void bad_arguments_are_refused(void **state) {
     REFUSED(backward_status, SWIGLU_E_SHAPE, c.dy.ld_elems = D_OUT - 1);
     REFUSED(backward_status, SWIGLU_E_ARGUMENT, c.grads.struct_size = 2);
     REFUSED(backward_status, SWIGLU_E_ARGUMENT, c.grads.gate.dtype = SWIGLU_BF16);
+    REFUSED(backward_status, SWIGLU_E_ARGUMENT, c.flags |= SWIGLU_TRAIN_BF16_GRADIENTS); /* f32 rows */
     REFUSED(backward_status, SWIGLU_E_SHAPE, c.grads.up.ld_elems = D_IN - 1);
     REFUSED(backward_status, SWIGLU_E_SHAPE, c.grads.dx.ld_elems = D_IN - 1);
     REFUSED(backward_status, SWIGLU_E_ARGUMENT, c.grads.dx.dtype = SWIGLU_Q4_0);
@@ -379,9 +381,15 @@ static void what_is_kept_is_what_is_said(void **state) {
     }
     assert_true(work[0] == work[1]);
     assert_int_equal(swiglu_train_bytes(&gated.desc, NULL, 100, SWIGLU_TRAIN_KEEP_GATE_UP, 1, work, &saved), SWIGLU_OK);
-    assert_int_equal(saved, 100 * 2 * 4096 * 4);
+    assert_int_equal(saved, 104 * 2 * 4096 * 4); /* rows in steps of 8 */
     assert_int_equal(swiglu_train_bytes(&plain.desc, NULL, 100, SWIGLU_TRAIN_KEEP_GATE_UP, 1, work, &saved), SWIGLU_OK);
-    assert_int_equal(saved, 100 * 4096 * 4);
+    assert_int_equal(saved, 104 * 4096 * 4);
+    for (size_t i = 0; i < 2; i++) /* sums in f32 are kept for a second chunk of tokens only */
+        assert_int_equal(swiglu_train_bytes(&gated.desc, NULL, i ? 513 : 512, SWIGLU_TRAIN_BF16_GRADIENTS, 1, &work[i], &saved),
+                         SWIGLU_OK);
+    assert_true(work[1] >= work[0] + (size_t)3 * 32 * 4096 * 4);
+    assert_int_equal(swiglu_train_bytes(&gated.desc, NULL, 512, 0, 1, &work[1], &saved), SWIGLU_OK);
+    assert_true(work[0] == work[1]);
     free_block(&gated);
     free_block(&plain);
 }
