@@ -38,7 +38,7 @@ ISAS = {"generic": 1, "avx2": 2, "avx512": 4, "avx512bf16": 8, "neon": 16}
 WIDTH_RULES = {"none": 0, "up": 1, "nearest": 2}
 
 # enum swiglu_train_flags
-TRAIN_KEEP_X, TRAIN_KEEP_GATE_UP, TRAIN_ACCUMULATE = 0, 1, 2
+TRAIN_KEEP_X, TRAIN_KEEP_GATE_UP, TRAIN_ACCUMULATE, TRAIN_BF16_GRADIENTS = 0, 1, 2, 4
 
 
 class Error(ctypes.Structure):

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ffn/raw.h"
 
+#include <string.h>
+
 #include "base/checked.h"
 #include "dtype/dtype.h"
 
@@ -61,9 +63,11 @@ size_t swiglu_raw_turn(const struct swiglu_raw *raw, int wt, size_t col, int hal
 void swiglu_raw_pack(const struct swiglu_raw *raw, const struct swiglu_kern *kern, const struct swiglu_product *product,
                      size_t panel, size_t n_panels, size_t step, size_t n_steps, char *dst) {
     const size_t k_step = product->info->k_step, k = step * k_step, vector = (size_t)kern->vl * 4;
-    for (size_t i = 0; i < n_panels && panel + i < product->n_panels; i++, dst += n_steps * 2 * vector) {
-        const size_t lane = (panel + i) * product->units_per_panel;
+    for (size_t i = 0; i < n_panels; i++, dst += n_steps * 2 * vector) {
+        const size_t lane = swiglu_min((panel + i) * product->units_per_panel, product->n_units);
         const size_t n_lanes = swiglu_min(product->units_per_panel, product->n_units - lane);
+        if (n_lanes < product->units_per_panel) memset(dst, 0, n_steps * 2 * vector); /* lanes that are none */
+        if (n_lanes == 0) continue;
         if (raw->run) {
             for (size_t col = 0; col < raw->n_cols; col += raw->run)
                 for (unsigned v = 0; v < raw->n_views; v++)

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "ffn/forward.h"
+#include "ffn/plan.h"
 #include "ffn/schedule.h"
 #include "ffn/weights.h"
 
@@ -51,6 +52,21 @@ bool swiglu_train_forward_size(const struct swiglu_step *s, unsigned n_threads, 
     return false;
 }
 
+/* What no tile writes of the totals kept becomes +0: saved then has the same bits in every run. */
+static void clear_padding(const struct swiglu_step *s, const struct swiglu_product *up, float *saved) {
+    const size_t per_row = swiglu_kept_per_row(s->desc->d_ff, swiglu_step_halves(s) == 2);
+    for (size_t row = 0; row < s->m; row += SWIGLU_ROW_BLOCK) {
+        const unsigned n = (unsigned)swiglu_min(s->m - row, SWIGLU_ROW_BLOCK);
+        const struct swiglu_row_plan rows = swiglu_plan_rows(s->kern, n);
+        const size_t last = swiglu_plan_tiles(&rows), written = swiglu_plan_row(&rows, (unsigned)last), kept = swiglu_kept_rows(n);
+        const size_t panels = rows.a->panels, lanes = panels * 2 * s->kern->vl, groups = swiglu_ceil_div(up->n_panels, panels);
+        float *const at = saved + row * per_row;
+        for (size_t g = 0; g < groups && written < kept; g++)
+            memset(at + (g * kept + written) * lanes, 0, (kept - written) * lanes * sizeof(float));
+        memset(at + groups * kept * lanes, 0, (per_row - groups * lanes) * kept * sizeof(float));
+    }
+}
+
 void swiglu_train_forward_run(const struct swiglu_step *s, struct swiglu_crows x, struct swiglu_rows y, float *saved,
                               char *work, const struct swiglu_runner *runner) {
     const struct swiglu_half halves[2] = {swiglu_desc_half(s->desc, swiglu_step_halves(s) == 2 ? 0 : 1),
@@ -60,6 +76,7 @@ void swiglu_train_forward_run(const struct swiglu_step *s, struct swiglu_crows x
     (void)lay_out(s, swiglu_runner_threads(runner), &l); /* the same numbers as when the size was checked */
     float *const up_bias = (float *)(work + l.up_bias), *const down_bias = (float *)(work + l.down_bias);
     l.train.saved = saved;
+    if (saved) clear_padding(s, &l.block.up, saved);
     if (swiglu_product_bias(&l.block.up, s->kern->vl, halves, (int)swiglu_step_halves(s), 0, up_bias))
         l.block.up.bias = up_bias;
     if (swiglu_product_bias(&l.block.down, s->kern->vl, &down, 1, 0, down_bias)) l.block.down.bias = down_bias;

@@ -394,6 +394,33 @@ static void what_is_kept_is_what_is_said(void **state) {
     free_block(&plain);
 }
 
+/* All of saved is written, at every level, and no more than what was said holds it. */
+static void kept_bits_do_not_depend_on_memory(void **state) {
+    (void)state;
+    for (const uint64_t *level = each_level(); *level; level++)
+        for (size_t m = 1; m <= 521; m += m < 40 ? 1 : 60)
+            for (int layout = SWIGLU_SEPARATE; layout <= SWIGLU_UNGATED; layout += SWIGLU_UNGATED - SWIGLU_SEPARATE) {
+                struct lesson l = new_lesson(new_block(3, 1 + m * 7 % 140, 2, layout, "silu", SWIGLU_F32, 0, 0, 18), m, 1, 19);
+                const struct swiglu_options options = {.struct_size = sizeof options, .isa_mask = *level};
+                struct outcome o = new_outcome(&l.block.desc, m);
+                struct swiglu_work work;
+                size_t n;
+                assert_int_equal(swiglu_train_bytes(&l.block.desc, &options, m, SWIGLU_TRAIN_KEEP_GATE_UP, 1, &work.bytes, &n),
+                                 SWIGLU_OK);
+                work.data = malloc(work.bytes);
+                unsigned char *saved[2] = {malloc(n), malloc(n)};
+                for (int i = 0; i < 2; i++) {
+                    memset(saved[i], i ? 0x5A : 0xFF, n);
+                    assert_int_equal(swiglu_train_forward(&l.block.desc, &options, m, SWIGLU_TRAIN_KEEP_GATE_UP, l.x,
+                                                          (struct swiglu_rows){o.part[Y], SWIGLU_F32, 0}, saved[i], work, NULL),
+                                     SWIGLU_OK);
+                }
+                assert_memory_equal(saved[0], saved[1], n);
+                free(saved[0]), free(saved[1]), free(work.data), free(o.all);
+                free_lesson(&l);
+            }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_outside_is_touched),
@@ -406,6 +433,7 @@ int main(void) {
         cmocka_unit_test(outputs_may_not_overlap),
         cmocka_unit_test(block_formats_cannot_be_trained),
         cmocka_unit_test(what_is_kept_is_what_is_said),
+        cmocka_unit_test(kept_bits_do_not_depend_on_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

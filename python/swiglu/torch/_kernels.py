@@ -100,10 +100,11 @@ def ffn_backward(
     held = plan.point(parts)
     flags = _abi.TRAIN_KEEP_X if kept is None else _abi.TRAIN_KEEP_GATE_UP
     runner, m = team(), n_rows(x)
+    outputs, narrow, gradient_flags = plan.point_gradients(x, parts, needs, wide)
+    flags |= gradient_flags
     work_bytes, kept_bytes = plan.sizes(m, flags, runner.n_threads)
     if kept is not None and kept.numel() * kept.element_size() != kept_bytes:
         raise ValueError(f"kept has {kept.numel()} values, expected {kept_bytes // 4}")
-    outputs, narrow = plan.point_gradients(x, parts, needs, wide)
     x_rows, x_ld = as_rows(x)
     dy_rows, dy_ld = as_rows(dy)
     status = lib.swiglu_train_backward(

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors for results. Large ones come from NumPy, which asks for huge pages: a fresh gradient of a large weight costs more
-in page faults than the product that fills it costs in writes (46 MB: 18 ms with small pages, 3 with huge ones)."""
+"""Tensors for results. Fresh pages of a large gradient cost more than the product that fills it costs in writes. Up to 32 MB
+(DEFAULT_MMAP_THRESHOLD_MAX) glibc hands out again what was freed before; larger tensors live in NumPy arrays, which ask for
+huge pages, and up to 256 MB of those are kept for reuse."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 
@@ -11,8 +13,42 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_HUGE_FROM = 4 << 20  # bytes; NumPy's own threshold
-_BITS = {torch.float32: np.float32, torch.float16: np.float16, torch.bfloat16: np.uint16}
+_LARGE_FROM = 32 << 20  # bytes
+_MOST_KEPT = 256 << 20
+
+
+class _Kept:
+    """Memory of results, kept when the result is gone."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._arrays: list[np.ndarray] = []
+
+    def take(self, n_bytes: int) -> np.ndarray:
+        """n_bytes that no tensor uses, for a tensor: from_numpy holds a reference as long as any view of it lives."""
+        with self._lock:
+            for i in range(len(self._arrays)):
+                array = self._arrays[i]
+                if array.nbytes == n_bytes and sys.getrefcount(array) == 3:  # the list, `array`, the argument
+                    return array
+            array = np.empty(n_bytes, np.uint8)
+            if n_bytes <= _MOST_KEPT:
+                self._arrays.append(array)
+                while sum(a.nbytes for a in self._arrays) > _MOST_KEPT:
+                    del self._arrays[0]  # tensors keep what they use
+            return array
+
+    def release(self) -> None:
+        with self._lock:
+            self._arrays.clear()
+
+
+_kept = _Kept()
+
+
+def release_memory() -> None:
+    """Gives back the memory of past results that is kept for the next ones (at most 256 MB)."""
+    _kept.release()
 
 
 def empty(like: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
@@ -20,10 +56,9 @@ def empty(like: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     n = dtype.itemsize
     for size in shape:
         n *= size
-    if n < _HUGE_FROM or type(like) not in (Tensor, torch.nn.Parameter):
+    if n < _LARGE_FROM or type(like) not in (Tensor, torch.nn.Parameter):
         return like.new_empty(shape, dtype=dtype)
-    tensor = torch.from_numpy(np.empty(tuple(shape), _BITS[dtype]))
-    return tensor if tensor.dtype == dtype else tensor.view(dtype)
+    return torch.from_numpy(_kept.take(n)).view(dtype).view(tuple(shape))
 
 
 class _Scratch(threading.local):

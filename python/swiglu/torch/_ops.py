@@ -49,8 +49,9 @@ def _fake_ffn(x: Tensor, *rest: Any) -> Tensor:
 
 def _fake_ffn_keep(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     _, d_ff, d_out = check_shapes(x, rest[:6], rest[7])
-    per_row = d_ff if rest[7] == "ungated" else 2 * d_ff
-    return x.new_empty((*x.shape[:-1], d_out)), x.new_empty((n_rows(x) * per_row,), dtype=torch.float32)
+    per_row = (1 if rest[7] == "ungated" else 2) * ((d_ff + 63) // 64 * 64)  # as swiglu_train_bytes says
+    rows = (n_rows(x) + 7) // 8 * 8
+    return x.new_empty((*x.shape[:-1], d_out)), x.new_empty((rows * per_row,), dtype=torch.float32)
 
 
 def _fake_ffn_backward(dy: Tensor, kept: Optional[Tensor], x: Tensor, *rest: Any) -> list[Tensor]:

@@ -24,6 +24,7 @@ NAMES = ("gate", "up", "down", "gate_bias", "up_bias", "down_bias")
 DTYPES = {torch.float32: _abi.F32, torch.float16: _abi.F16, torch.bfloat16: _abi.BF16}
 _PACKED = ("gate_up", "up_gate", "interleaved")
 _SMALL = 1 << 20  # values that need no thought about pages
+_MOST_SIZES = 64  # batch sizes that a plan remembers
 
 
 def dtype_number(name: str, tensor: Tensor) -> int:
@@ -146,12 +147,11 @@ class Plan:
                 target.rows, target.cols = part.shape
                 target.in_out, target.ld_elems = weight_order(part) or (0, 0)
                 gradient = getattr(self.grads, name)
-                gradient.dtype = _abi.F32
                 self._gradients.append((i, gradient, "data"))
             else:
                 self._gradients.append((i, self.grads, name))
         self._dx = self.grads.dx
-        self._size: tuple[int, int, int, int, int] = (-1, 0, 0, 0, 0)
+        self._sizes: dict[tuple[int, int, int], tuple[int, int]] = {}
 
     def point(self, parts: Parts) -> Sequence[Optional[Tensor]]:
         """Sets the addresses; the result must live until the call returns."""
@@ -164,10 +164,12 @@ class Plan:
 
     def point_gradients(
         self, x: Tensor, parts: Parts, needs: int, wide: int
-    ) -> tuple[list[Tensor], list[tuple[Tensor, Tensor]]]:
+    ) -> tuple[list[Tensor], list[tuple[Tensor, Tensor]], int]:
         """Allocates the gradients that are needed (bit 0: x, bit 1 + i: part i) and sets their addresses; the others are
-        not computed. The library computes f32: gradients that shall have the dtype of their part (no bit in wide) are
-        computed in scratch memory, and listed with it."""
+        not computed. Gradients have the dtype of their part, or float32 where wide has their bit. The library computes
+        weight gradients in float32, or all in bfloat16 (then the last result is that flag), and bias gradients in float32:
+        anything else is computed in scratch memory, and listed with it."""
+        flags = self._gradient_flags(parts, needs, wide)
         outputs: list[Tensor] = []
         narrow: list[tuple[Tensor, Any, str, int]] = []
         n_scratch = 0
@@ -180,7 +182,12 @@ class Plan:
             address = None
             if needs & (2 << i):
                 part: Tensor = parts[i]  # type: ignore[assignment]
-                if part.dtype is torch.float32 or wide & (2 << i):
+                if i < 3:
+                    target.dtype = _abi.BF16 if flags else _abi.F32
+                if flags and i < 3:
+                    gradient = empty_gradient(part, torch.bfloat16)
+                    address = gradient.data_ptr()
+                elif part.dtype is torch.float32 or wide & (2 << i):
                     gradient = self._empty_f32(part)
                     address = gradient.data_ptr()
                 else:
@@ -190,11 +197,18 @@ class Plan:
                 outputs.append(gradient)
             setattr(target, field, address)
         if not narrow:
-            return outputs, []
+            return outputs, [], flags
         memory = scratch(n_scratch)
         for _, target, field, at in narrow:
             setattr(target, field, memory.data_ptr() + 4 * at)
-        return outputs, [(g, memory.as_strided(g.shape, g.stride(), at)) for g, _, _, at in narrow]
+        return outputs, [(g, memory.as_strided(g.shape, g.stride(), at)) for g, _, _, at in narrow], flags
+
+    def _gradient_flags(self, parts: Parts, needs: int, wide: int) -> int:
+        for i in range(3):
+            part = parts[i]
+            if part is not None and needs & (2 << i) and (part.dtype is not torch.bfloat16 or wide & (2 << i)):
+                return 0
+        return _abi.TRAIN_BF16_GRADIENTS
 
     def _empty_f32(self, part: Tensor) -> Tensor:
         if part.numel() < _SMALL and not self._copied:
@@ -203,15 +217,18 @@ class Plan:
 
     def sizes(self, m: int, flags: int, n_threads: int) -> tuple[int, int]:
         """(workspace, bytes kept by forward) of a training step."""
-        known = self._size
-        if known[:3] == (m, flags, n_threads):
-            return known[3:]
+        key = (m, flags, n_threads)
+        known = self._sizes.get(key)
+        if known:
+            return known
         work, saved = ctypes.c_size_t(), ctypes.c_size_t()
         status = lib.swiglu_train_bytes(
             self.desc_ref, self.options_ref, m, flags, n_threads, ctypes.byref(work), ctypes.byref(saved)
         )
         check(status, f"a training step of {m} rows")
-        self._size = (m, flags, n_threads, work.value, saved.value)
+        if len(self._sizes) >= _MOST_SIZES:
+            self._sizes.clear()
+        self._sizes[key] = work.value, saved.value
         return work.value, saved.value
 
 

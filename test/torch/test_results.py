@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory of large results: reused once nobody holds the result, and never before."""
+
+import gc
+
+import pytest
+import torch
+
+import swiglu.torch
+from swiglu.torch import _memory
+
+LARGE = _memory._LARGE_FROM
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    swiglu.torch.release_memory()
+    yield
+    swiglu.torch.release_memory()
+
+
+def large(dtype=torch.float32, n_bytes=LARGE):
+    return _memory.empty(torch.empty(0), (n_bytes // dtype.itemsize // 4, 4), dtype)
+
+
+@pytest.mark.parametrize("hold", [lambda t: t, lambda t: t[5:], lambda t: t.t(), lambda t: t.detach(), lambda t: t.numpy()])
+def test_what_is_held_is_left_alone(hold):
+    first = large()
+    address, held = first.data_ptr(), hold(first)
+    del first
+    assert large().data_ptr() != address
+    del held
+    gc.collect()
+    assert large().data_ptr() == address
+
+
+def test_dtypes_share_memory():
+    address = large(torch.bfloat16).data_ptr()
+    again = large(torch.float32)
+    assert again.data_ptr() == address and again.shape == (LARGE // 16, 4) and again.dtype is torch.float32
+
+
+def test_a_bounded_amount_is_kept():
+    tensors = [large(n_bytes=LARGE + 64 * i) for i in range(12)]  # 384 MB
+    assert sum(a.nbytes for a in _memory._kept._arrays) <= _memory._MOST_KEPT
+    for i, tensor in enumerate(tensors):
+        tensor.view(-1)[0] = i
+    assert [t.view(-1)[0].item() for t in tensors] == list(range(12))
+    swiglu.torch.release_memory()
+    assert _memory._kept._arrays == []
+    assert tensors[11].view(-1)[0].item() == 11
+
+
+def test_small_results_are_torchs_own():
+    tensor = _memory.empty(torch.empty(0), (LARGE // 4 - 1,), torch.float32)
+    assert _memory._kept._arrays == [] and tensor.numel() == LARGE // 4 - 1
+
+
+def test_bf16_gradients_are_those_in_float32_rounded_once():
+    torch.manual_seed(0)
+    parts = [torch.randn(48, 20), torch.randn(48, 20), torch.randn(20, 48)]
+    x, dy = torch.randn(1030, 20).bfloat16(), torch.randn(1030, 20).bfloat16()
+    for policy in ("recompute", "keep"):
+        weights = [p.bfloat16().requires_grad_() for p in parts]
+        swiglu.torch.ffn(x, *weights, policy=policy).backward(dy)
+        wide = [w.detach().clone() for w in weights]
+        for w in wide:
+            w.requires_grad_()
+            w.grad_dtype = torch.float32
+        swiglu.torch.ffn(x, *wide, policy=policy).backward(dy)
+        for w, v in zip(weights, wide):
+            assert w.grad.dtype is torch.bfloat16 and v.grad.dtype is torch.float32
+            assert torch.equal(w.grad, v.grad.bfloat16())
