@@ -96,7 +96,12 @@ SW_ALWAYS_INLINE V v_pair_odd(const void *p) {
     return w;
 }
 SW_ALWAYS_INLINE V v_pair_even(const void *p) { return v_from_bits(vi_shl(_mm256_loadu_si256(p), 16)); }
-SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) { return v_fma(a, b, c); }
+/* As text, so that accumulators keep their registers: GCC 12 rotates them through the other forms of the instruction, runs
+ * out of the 16 there are and spills (8 % of this k loop; the other loops have a register to spare and gain nothing). */
+SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) {
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
+    return c;
+}
 SW_ALWAYS_INLINE V v_pair_flush(V a) {
     const __m256i v = v_bits(a), sign = _mm256_and_si256(v, _mm256_set1_epi16((short)0x8000));
     const __m256i zero = _mm256_cmpeq_epi16(_mm256_and_si256(v, _mm256_set1_epi16(0x7F80)), _mm256_setzero_si256());
