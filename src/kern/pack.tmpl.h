@@ -58,10 +58,21 @@ SW_ALWAYS_INLINE V pack_steps(const char *p, int dtype, int pairs, size_t n) {
 SW_ALWAYS_INLINE void pack_cols_of(const struct swiglu_pack_args *t, int dtype) {
     const size_t in_bytes = dtype == SWIGLU_F32 ? 4 : 2, k_step = t->wt == SWIGLU_WT_BF16_DOT ? 2 : 1;
     const size_t n_steps = (t->n_k + k_step - 1) / k_step;
+    const int as_is = dtype == (k_step == 2 ? SWIGLU_BF16 : SWIGLU_F32); /* no conversion: the rule */
     for (size_t l = 0; l < t->n_lanes; l += VL)
         for (size_t s = 0; s < n_steps; s += VL) {
             V r[VL];
             const size_t n = n_steps - s < VL ? n_steps - s : VL;
+            if (as_is && l + VL <= t->n_lanes && (s + VL) * k_step <= t->n_k) {
+                const char *src = (const char *)t->src + l * t->ld_bytes + s * 4;
+                SW_UNROLL for (size_t i = 0; i < VL; i++) {
+                    r[i] = v_load(src + i * t->ld_bytes);
+                    if (k_step == 2) r[i] = v_pair_flush(r[i]);
+                }
+                v_transpose(r);
+                SW_UNROLL for (size_t i = 0; i < VL; i++) v_store(t->dst + ((s + i) * 2 * VL + l) * 4, r[i]);
+                continue;
+            }
             for (size_t i = 0; i < VL; i++) /* not unrolled: 16 copies of a ragged load gain nothing */
                 r[i] = l + i < t->n_lanes ? pack_steps((const char *)t->src + (l + i) * t->ld_bytes + s * k_step * in_bytes,
                                                        dtype, k_step == 2, t->n_k - s * k_step)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors for results. Fresh pages of a large gradient cost more than the product that fills it costs in writes. Up to 32 MB
-(DEFAULT_MMAP_THRESHOLD_MAX) glibc hands out again what was freed before; larger tensors live in NumPy arrays, which ask for
-huge pages, and up to 256 MB of those are kept for reuse."""
+"""Tensors for results. Fresh pages of a large gradient cost more than the product that fills it costs in writes, and small
+pages slow those writes down. Tensors of 4 MB and more live in NumPy arrays, which ask for huge pages, and up to 256 MB of
+arrays are kept for reuse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_LARGE_FROM = 32 << 20  # bytes
+_LARGE_FROM = 4 << 20  # bytes
 _MOST_KEPT = 256 << 20
 
 
