@@ -401,7 +401,7 @@ static void run_pass(const struct spot *s, const struct target *t, size_t ticket
                             .raw = t->panels ? NULL : &t->raw, .buffer = scratch + job->at.totals_bytes,
                             .scratch = (float *)scratch,
                             .panel = ticket / groups * per_ticket, .tile = tiles * group / groups,
-                            .tile_end = tiles * (group + 1) / groups, .totals = totals, 
+                            .tile_end = tiles * (group + 1) / groups, .totals = totals,
                             .rows_padded = swiglu_kept_rows(s->p.n_tokens), .add = add, .finish = finish, .aim = aim,
                             .ctx = ctx};
     p.panel_end = swiglu_min(p.panel + per_ticket, product.n_panels);

@@ -58,7 +58,7 @@ static void clear_padding(const struct swiglu_step *s, const struct swiglu_produ
     for (size_t row = 0; row < s->m; row += SWIGLU_ROW_BLOCK) {
         const unsigned n = (unsigned)swiglu_min(s->m - row, SWIGLU_ROW_BLOCK);
         const struct swiglu_row_plan rows = swiglu_plan_rows(s->kern, n);
-        const size_t last = swiglu_plan_tiles(&rows), written = swiglu_plan_row(&rows, (unsigned)last), kept = swiglu_kept_rows(n);
+        const size_t written = swiglu_plan_row(&rows, swiglu_plan_tiles(&rows)), kept = swiglu_kept_rows(n);
         const size_t panels = rows.a->panels, lanes = panels * 2 * s->kern->vl, groups = swiglu_ceil_div(up->n_panels, panels);
         float *const at = saved + row * per_row;
         for (size_t g = 0; g < groups && written < kept; g++)

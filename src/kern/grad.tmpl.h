@@ -103,7 +103,8 @@ SW_ALWAYS_INLINE grad_three grad_at(const struct swiglu_grad_args *t, const grad
     return o;
 }
 
-SW_ALWAYS_INLINE void grad_put_rows(const struct swiglu_grad_args *t, char *row, unsigned r, V a, V b, size_t staged, grad_kind is) {
+SW_ALWAYS_INLINE void grad_put_rows(const struct swiglu_grad_args *t, char *row, unsigned r, V a, V b, size_t staged,
+                                    grad_kind is) {
     row += r * (size_t)SWIGLU_RECORD_BYTES;
     grad_put_row(row, is.x, a, is.whole ? VL : staged);
     if (is.whole || r + 1 < t->mr) grad_put_row(row + SWIGLU_RECORD_BYTES, is.x, b, is.whole ? VL : staged);

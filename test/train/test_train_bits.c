@@ -201,7 +201,8 @@ static void bf16_gradients_are_f32_sums_rounded_once(void **state) {
         for (size_t i = 0; i < COUNT(rows); i += stride)
             for (int turn = 0; turn < 10; turn++) {
                 const struct how how = {SWIGLU_COMPUTE_F32 + turn % 2, *level, (unsigned)turn / 2 % 2, turn % 3 ? &runner : NULL};
-                struct lesson l = new_lesson(new_block(21, 35, 10, turn % 5, "silu", SWIGLU_BF16, turn / 5, 1, 230), rows[i], 1, 231);
+                struct lesson l = new_lesson(new_block(21, 35, 10, turn % 5, "silu", SWIGLU_BF16, turn / 5, 1, 230), rows[i], 1,
+                                             231);
                 struct outcome want = learn(&l, how);
                 check_bf16_gradients(&l, how, &want);
                 free(want.all);
