@@ -107,23 +107,41 @@ SW_KERNEL void HIDDEN_NAME(const struct swiglu_hidden_args *t) {
     }
 }
 
-SW_KERNEL void STORE_NAME(const struct swiglu_store_args *t) {
-    for (unsigned r = 0; r < t->rows; r++) {
-        const float *c = t->c + (size_t)r * t->vectors * VL;
-        const char *sum = (const char *)t->sum + r * t->sum_bytes;
-        char *y = (char *)t->y + r * t->ld_bytes;
-        for (unsigned j = 0; j < t->vectors && (size_t)j * VL < t->valid; j++) {
-            const size_t n = t->valid - (size_t)j * VL;
+/* dtype and whole (every lane is a column) are literals at each call. */
+SW_ALWAYS_INLINE void epi_store_loop(const struct swiglu_store_args *t, int dtype, int whole) {
+    const float *const bias = t->bias, *c = t->c;
+    const char *sum = (const char *)t->sum;
+    const size_t valid = t->valid, ld_bytes = t->ld_bytes, sum_bytes = t->sum_bytes;
+    const unsigned rows = t->rows, vectors = t->vectors;
+    char *y = t->y;
+    for (unsigned r = 0; r < rows; r++, c += (size_t)vectors * VL, y += ld_bytes)
+        for (unsigned j = 0; j < vectors && (whole || (size_t)j * VL < valid); j++) {
+            const size_t n = whole ? VL : valid - (size_t)j * VL;
             V a = v_load(c + j * VL);
-            if (t->bias) a = v_add(a, v_load(t->bias + j * VL));
-            if (t->sum) a = v_add(v_load_first(sum + (size_t)j * VL * 4, n), a);
+            if (bias) a = v_add(a, v_load(bias + j * VL));
+            if (sum) a = v_add(v_load_first(sum + r * sum_bytes + (size_t)j * VL * 4, n), a);
             a = epi_canonical(a);
-            if (t->dtype == SWIGLU_F32)
+            if (dtype == SWIGLU_F32)
                 v_store_first(y + (size_t)j * VL * 4, a, n);
             else
-                vi_store16_first(y + (size_t)j * VL * 2, t->dtype == SWIGLU_F16 ? v_to_f16(a) : vi_shr(epi_bf16_store(a), 16), n);
+                vi_store16_first(y + (size_t)j * VL * 2, dtype == SWIGLU_F16 ? v_to_f16(a) : vi_shr(epi_bf16_store(a), 16), n);
         }
-    }
+}
+
+SW_ALWAYS_INLINE void epi_store_any(const struct swiglu_store_args *t, int dtype) {
+    if (t->valid >= (size_t)t->vectors * VL)
+        epi_store_loop(t, dtype, 1);
+    else
+        epi_store_loop(t, dtype, 0);
+}
+
+SW_KERNEL void STORE_NAME(const struct swiglu_store_args *t) {
+    if (t->dtype == SWIGLU_F32)
+        epi_store_any(t, SWIGLU_F32);
+    else if (t->dtype == SWIGLU_F16)
+        epi_store_any(t, SWIGLU_F16);
+    else
+        epi_store_any(t, SWIGLU_BF16);
 }
 
 #undef HIDDEN_NAME
