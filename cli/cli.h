@@ -39,6 +39,9 @@ void cli_note(const char *format, ...) CLI_PRINTF(1, 2); /* "swiglu: ..." on std
 void cli_progress(const char *format, ...) CLI_PRINTF(1, 2);
 void cli_stdout_finish(void); /* flushes; a reader that went away is a quiet end, any other failure is an error */
 void *cli_alloc(size_t n, size_t size); /* n * size zeroed bytes; fails with CLI_IO */
+/* Memory that nothing has touched, on huge pages, as programs that care for speed take it: with small ones a training step is
+ * 1 to 6 % slower. NULL where there is none; for free(). */
+void *cli_alloc_huge(size_t bytes);
 /* A file name or value as it can be pasted into a shell; the result lives until exit. */
 const char *cli_quote(const char *s);
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,7 +23,7 @@ void cli_machine_open(struct cli_machine *machine, unsigned n_threads, uint64_t 
 
 void cli_machine_close(struct cli_machine *machine) {
     swiglu_pool_destroy(machine->pool);
-    if (machine->buffer) munmap(machine->buffer, machine->buffer_bytes);
+    free(machine->buffer);
 }
 
 /* A quarter of free memory, between 256 MiB and most_bytes; written once, since untouched pages share one zero page. */
@@ -33,11 +32,8 @@ void cli_machine_reserve(struct cli_machine *machine, size_t most_bytes) {
     size_t quarter = (size_t)sysconf(_SC_AVPHYS_PAGES) / 4 * (size_t)sysconf(_SC_PAGESIZE);
     size_t bytes = (quarter < most_bytes ? quarter : most_bytes) & ~(size_t)(2 * MIB - 1);
     if (bytes < 256 * (size_t)MIB) bytes = 256 * (size_t)MIB;
-    void *buffer = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (buffer == MAP_FAILED) cli_fail(CLI_IO, "out of memory: %zu bytes to measure bandwidth with", bytes);
-#ifdef MADV_HUGEPAGE
-    madvise(buffer, bytes, MADV_HUGEPAGE);
-#endif
+    void *buffer = cli_alloc_huge(bytes);
+    if (!buffer) cli_fail(CLI_IO, "out of memory: %zu bytes to measure bandwidth with", bytes);
     memset(buffer, 1, bytes);
     machine->buffer = buffer;
     machine->buffer_bytes = bytes;

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "base/checked.h"
 #include "ffn/block.h"
 #include "ffn/raw.h"
 
@@ -20,8 +21,13 @@ struct swiglu_forward_train {
 
 /* Room for kept totals: rows and units are padded to more than any level's tiles, so that the size depends on no level.
  * Values of a row (d_ff was checked), and rows of a row block. */
-static inline size_t swiglu_kept_per_row(size_t d_ff, int gated) { return (gated ? 2 : 1) * ((d_ff + 63) / 64 * 64); }
-static inline size_t swiglu_kept_rows(size_t rows) { return (rows + 7) / 8 * 8; }
+enum { SWIGLU_KEPT_ROW_STEP = 8, SWIGLU_KEPT_UNIT_STEP = 64 };
+static inline size_t swiglu_kept_per_row(size_t d_ff, int gated) {
+    return (gated ? 2 : 1) * swiglu_ceil_div(d_ff, SWIGLU_KEPT_UNIT_STEP) * SWIGLU_KEPT_UNIT_STEP;
+}
+static inline size_t swiglu_kept_rows(size_t rows) {
+    return swiglu_ceil_div(rows, SWIGLU_KEPT_ROW_STEP) * SWIGLU_KEPT_ROW_STEP;
+}
 
 /* train may be NULL. True means that the size overflows. */
 bool swiglu_forward_size(const struct swiglu_block *block, const struct swiglu_forward_train *train, size_t m,

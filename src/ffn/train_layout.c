@@ -113,7 +113,7 @@ bool swiglu_train_size(const struct swiglu_step *s, unsigned n_threads, size_t *
     if (swiglu_train_forward_size(s, n_threads, &forward) || swiglu_train_backward_size(s, n_threads, &backward)) return true;
     if (s->flags & SWIGLU_TRAIN_KEEP_GATE_UP) {
         per_row = swiglu_kept_per_row(s->desc->d_ff, swiglu_step_halves(s) == 2) * sizeof(float);
-        if (swiglu_align_up(s->m, 8, &rows)) return true;
+        if (swiglu_align_up(s->m, SWIGLU_KEPT_ROW_STEP, &rows)) return true;
     }
     return SW_ADD(swiglu_max(forward, backward), (size_t)64, work) || /* 64: to align a caller's pointer */
            SW_MUL(per_row, rows, saved);
