@@ -15,7 +15,7 @@
 
 #define SW_ALWAYS_INLINE static inline __attribute__((always_inline, unused))
 /* Kernels are reached through tables; noinline keeps their register allocation their own. */
-#define SW_KERNEL static __attribute__((noinline))
+#define SW_KERNEL static __attribute__((noinline, aligned(64)))
 #define SW_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define SW_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define SW_PREFETCH_L2(p) __builtin_prefetch((p), 0, 2) /* x86: prefetcht1 */

@@ -7,7 +7,7 @@
  * with SIGILL on first use, so CPUID alone decides nothing. */
 enum {
     LEAF1_FMA = 1 << 12, LEAF1_OSXSAVE = 1 << 27, LEAF1_AVX = 1 << 28, LEAF1_F16C = 1 << 29,
-    LEAF7_AVX2 = 1 << 5, LEAF7_AVX512F = 1 << 16, LEAF7_AVX512BW = 1 << 30,
+    LEAF7_AVX2 = 1 << 5, LEAF7_AVX512F = 1 << 16, LEAF7_AVX512DQ = 1 << 17, LEAF7_AVX512BW = 1 << 30,
     LEAF7_1_AVX512BF16 = 1 << 5,
     XCR0_YMM = 0x06, XCR0_ZMM = 0xE6
 };
@@ -41,11 +41,11 @@ uint64_t swiglu_cpu_x86_decode(const struct swiglu_cpuid *id, const char *why[5]
     }
     levels |= SWIGLU_ISA_AVX512;
     why[2] = "yes";
-    if (has(leaf7_1, LEAF7_1_AVX512BF16)) {
+    if (has(leaf7_1, LEAF7_1_AVX512BF16) && has(leaf7, LEAF7_AVX512DQ)) {
         levels |= SWIGLU_ISA_AVX512BF16;
         why[3] = "yes";
     } else {
-        why[3] = "the CPU lacks AVX512_BF16";
+        why[3] = "the CPU lacks AVX512_BF16 or AVX-512 DQ";
     }
     return levels;
 }

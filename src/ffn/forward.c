@@ -104,30 +104,6 @@ static void finish_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile,
         for (unsigned r = 0; r < t->mr; r++) memset(hidden_at(job, t, row, b->d_ff) + r * SWIGLU_RECORD_BYTES, 0, 4);
 }
 
-static void aim_y(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, struct swiglu_runs *runs) {
-    const struct place *place = ctx;
-    const struct swiglu_rows *y = &place->job->y;
-    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
-    const size_t units = p->product->units_per_panel, bytes = swiglu_float_bytes(y->dtype), row = swiglu_plan_row(p->rows, tile);
-    swiglu_runs_add(runs, (char *)y->data + ((place->row0 + row) * y->ld_elems + panel * units) * bytes,
-                    swiglu_min(t->mr, place->rows - row), y->ld_elems * bytes, t->panels * units * bytes);
-}
-
-static void finish_y(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
-    const struct place *place = ctx;
-    const struct job *job = place->job;
-    const struct swiglu_block *b = job->block;
-    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
-    const size_t column = panel * b->down.units_per_panel, elem_bytes = swiglu_float_bytes(job->y.dtype);
-    const unsigned row = swiglu_plan_row(p->rows, tile);
-    struct swiglu_store_args a = {.c = c, .rows = (unsigned)swiglu_min(t->mr, place->rows - row), .vectors = 2 * t->panels,
-                                  .valid = b->d_out - column, .dtype = job->y.dtype,
-                                  .ld_bytes = job->y.ld_elems * elem_bytes};
-    if (b->down.bias) a.bias = b->down.bias + panel * 2 * b->kern->vl;
-    a.y = (char *)job->y.data + (place->row0 + row) * a.ld_bytes + column * elem_bytes;
-    b->kern->store(&a);
-}
-
 static void stage_tiles(const struct job *job, const struct place *place, const struct cut *c, size_t ticket) {
     const struct swiglu_block *b = job->block;
     const size_t ld_bytes = job->x.ld_elems * swiglu_float_bytes(job->x.dtype), tiles = swiglu_plan_tiles(&c->rows);
@@ -163,7 +139,9 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
     }
     const int down = phase % N_PHASES == DOWN;
     const unsigned tiles = swiglu_plan_tiles(&c->rows), group = (unsigned)(ticket % c->n_groups);
-    const size_t per_ticket = down ? c->down_panels : c->up_panels;
+    const size_t per_ticket = down ? c->down_panels : c->up_panels, y_bytes = job->y.ld_elems * swiglu_float_bytes(job->y.dtype);
+    const struct swiglu_result y = {.y = (char *)job->y.data + place.row0 * y_bytes, .dtype = job->y.dtype, .ld_bytes = y_bytes,
+                                    .n_rows = c->n_rows, .bias = b->down.bias};
     struct swiglu_pass p = {.kern = b->kern,
                             .product = down ? &b->down : &b->up,
                             .rows = &c->rows,
@@ -175,8 +153,9 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
                             .panel = ticket / c->n_groups * per_ticket,
                             .tile = tiles * group / c->n_groups,
                             .tile_end = tiles * (group + 1) / c->n_groups,
-                            .aim = down ? aim_y : aim_hidden,
-                            .finish = down ? finish_y : finish_hidden,
+                            .result = down ? &y : NULL,
+                            .aim = down ? NULL : aim_hidden,
+                            .finish = down ? NULL : finish_hidden,
                             .ctx = &place};
     p.panel_end = swiglu_min(p.panel + per_ticket, p.product->n_panels);
     if (job->train) p.raw = down ? &job->train->down : &job->train->up;

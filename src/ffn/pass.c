@@ -4,6 +4,7 @@
 #include "ffn/pass.h"
 
 #include "base/checked.h"
+#include "dtype/dtype.h"
 
 /* Called for tile i of n: spreads the prefetch of the next slice over the last tiles. A new line every eight steps slows them
  * down half as much as one every two; where there are too few tiles for that, more often. */
@@ -52,29 +53,59 @@ static struct slice slice_at(const struct swiglu_pass *p, size_t panels, size_t 
     return s;
 }
 
+/* What the row tiles of a panel have in common. */
+static struct swiglu_store_args store_of(const struct swiglu_pass *p, size_t panel, size_t panels) {
+    const struct swiglu_result *r = p->result;
+    const size_t column = panel * p->product->units_per_panel;
+    return (struct swiglu_store_args){.bias = r->bias ? r->bias + column : NULL, .vectors = 2 * (unsigned)panels,
+                                      .valid = p->product->n_units - column, .dtype = r->dtype, .ld_bytes = r->ld_bytes,
+                                      .sum_bytes = r->sum_bytes};
+}
+
+/* The rest, for one of them. */
+static void aim_store(const struct swiglu_pass *p, const struct swiglu_tile *t, size_t row, size_t panel,
+                      struct swiglu_store_args *a, struct swiglu_runs *runs) {
+    const struct swiglu_result *r = p->result;
+    const size_t column = panel * p->product->units_per_panel, bytes = swiglu_float_bytes(r->dtype);
+    const size_t columns = swiglu_min(a->valid, t->panels * p->product->units_per_panel);
+    a->rows = (unsigned)swiglu_min(t->mr, r->n_rows - row);
+    a->y = r->y + row * r->ld_bytes + column * bytes;
+    swiglu_runs_add(runs, a->y, a->rows, r->ld_bytes, columns * bytes);
+    if (!r->sum) return;
+    a->sum = (const float *)((const char *)r->sum + row * r->sum_bytes) + column;
+    if (a->sum != a->y) swiglu_runs_add(runs, a->sum, a->rows, r->sum_bytes, columns * sizeof(float));
+}
+
 static void run_slice(const struct swiglu_pass *p, const struct slice *s, size_t panels, const struct slice *next, float *c,
                       size_t c_per_row) {
     const struct swiglu_product *w = p->product;
     const size_t first_row = swiglu_plan_row(p->rows, p->tile), n_tiles = p->tile_end - p->tile;
-    const size_t per_row = panels * 2 * p->kern->vl;
+    const size_t per_row = panels * 2 * p->kern->vl, record = s->step * w->info->elems_per_step / SWIGLU_RECORD;
     const size_t next_bytes = next ? next->n * per_row * w->info->lane_bytes : 0;
+    const size_t row_bytes = s->n * w->info->elems_per_step * 4;
     const int last = s->step + s->n == w->n_steps;
+    struct swiglu_runs runs;
+    struct swiglu_store_args store;
+    struct swiglu_tile_args a = {.w0 = s->w0, .w1 = s->w1, .n_steps = s->n, .add = s->step > 0 || p->add, .out = runs.at};
+    if (last && p->result) store = store_of(p, s->panel, panels), a.store = &store;
     for (unsigned i = p->tile; i < p->tile_end; i++) {
-        struct swiglu_runs runs;
         const struct swiglu_tile *t = swiglu_plan_tile(p->rows, i);
         const size_t row = swiglu_plan_row(p->rows, i);
-        const size_t record = s->step * w->info->elems_per_step / SWIGLU_RECORD * t->mr * SWIGLU_RECORD_BYTES;
-        struct swiglu_tile_args a = {.x = p->staged + row * p->row_bytes + record, .w0 = s->w0, .w1 = s->w1,
-                                     .n_steps = s->n, .c = c + (row - first_row) * c_per_row,
-                                     .add = s->step > 0 || p->add, .out = runs.at};
+        a.x = p->staged + row * p->row_bytes + record * t->mr * SWIGLU_RECORD_BYTES;
         a.next_x = i + 1 < p->tile_end ? a.x + t->mr * p->row_bytes : a.x;
+        a.c = c + (row - first_row) * c_per_row;
         if (p->raw && next)
             swiglu_raw_aim(p->raw, w, next->panel, panels, next->step, next->n, i - p->tile, n_tiles, &a);
         else
             aim_prefetch(&a, next ? next->w0 : NULL, next_bytes, panels, w->panel_bytes, i - p->tile, n_tiles);
         runs.n = 0;
-        swiglu_runs_add(&runs, a.c, 1, 0, t->mr * per_row * sizeof(float));
+        if (a.store) store.c = a.c, aim_store(p, t, row, s->panel, &store, &runs);
         if (last && p->aim) p->aim(p->ctx, p, i, s->panel, &runs);
+        if (row_bytes < SWIGLU_RECORD * 4 && i + 1 < p->tile_end) { /* line by line, half of what is fetched would be gaps */
+            swiglu_runs_add(&runs, a.next_x, t->mr, SWIGLU_RECORD_BYTES, row_bytes);
+            a.next_x = a.x;
+        }
+        swiglu_runs_add(&runs, a.c, 1, 0, t->mr * per_row * sizeof(float)); /* last: it repeats, and short rows cost more */
         a.out_last = runs.at + runs.n - 1;
         t->run[w->wt](&a);
         if (last && p->finish) p->finish(p->ctx, p, i, s->panel, a.c);

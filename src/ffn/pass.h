@@ -12,19 +12,27 @@ struct swiglu_pass;
 /* The totals of one tile are complete: c is [mr][vectors][vl], for tile number `tile` of the row plan, from panel on. */
 typedef void swiglu_finish_fn(void *ctx, const struct swiglu_pass *pass, unsigned tile, size_t panel, const float *c);
 
-/* What a tile's totals and its finish will touch, to be fetched meanwhile; what finds no room is left out. */
+/* What a tile and its finish will touch, to be fetched meanwhile. */
 struct swiglu_runs {
     size_t n;
-    struct swiglu_run at[48];
+    struct swiglu_run at[8];
 };
 static inline void swiglu_runs_add(struct swiglu_runs *l, const void *at, size_t rows, size_t stride, size_t bytes) {
-    const char *row = at;
-    for (size_t r = 0; r < rows && l->n < sizeof l->at / sizeof *l->at; r++, row += stride)
-        l->at[l->n++] = (struct swiglu_run){row, row + bytes};
+    if (rows && bytes) l->at[l->n++] = (struct swiglu_run){at, bytes, rows, stride};
 }
 
-/* Called before the tile that completes the totals; finish follows it. */
+/* Called before the tile that completes the totals; finish follows it. Adds at most 6 runs. */
 typedef void swiglu_aim_fn(void *ctx, const struct swiglu_pass *pass, unsigned tile, size_t panel, struct swiglu_runs *runs);
+
+/* A matrix that the totals become: its rows are those of the pass, its columns the units of the product. */
+struct swiglu_result {
+    char *y; /* row 0, column 0 */
+    int dtype;
+    size_t ld_bytes, n_rows;
+    const float *bias; /* NULL, or as the product's panels lie */
+    const float *sum;  /* NULL, or row 0, column 0 of what is added, from row to row sum_bytes */
+    size_t sum_bytes;
+};
 
 struct swiglu_pass {
     const struct swiglu_kern *kern;
@@ -41,8 +49,9 @@ struct swiglu_pass {
     float *totals;           /* NULL, or totals that outlive the pass: [panel group][row][vectors][vl], rows_padded rows */
     size_t rows_padded;
     int add;                 /* totals hold sums of earlier chunks */
-    swiglu_finish_fn *finish; /* NULL: only the totals are wanted */
-    swiglu_aim_fn *aim;       /* NULL: nothing to fetch for finish */
+    const struct swiglu_result *result; /* NULL: the totals go to finish, or only they are wanted */
+    swiglu_finish_fn *finish;           /* or NULL */
+    swiglu_aim_fn *aim;                 /* NULL: nothing to fetch for finish */
     void *ctx;
 };
 

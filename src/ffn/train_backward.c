@@ -224,19 +224,6 @@ static void turn_block(const struct spot *s, size_t ticket) {
 
 /* ---- gradients ---- */
 
-static void finish_dx(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
-    const struct spot *s = ctx;
-    const struct swiglu_rows *dx = &s->job->grads.dx;
-    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
-    const size_t column = panel * p->product->units_per_panel, row = swiglu_plan_row(p->rows, tile);
-    const size_t elem_bytes = swiglu_float_bytes(dx->dtype);
-    struct swiglu_store_args a = {.c = c, .rows = (unsigned)swiglu_min(t->mr, s->p.n_tokens - row), .vectors = 2 * t->panels,
-                                  .valid = s->job->step->desc->d_in - column, .dtype = dx->dtype,
-                                  .ld_bytes = dx->ld_elems * elem_bytes};
-    a.y = (char *)dx->data + (s->token + row) * a.ld_bytes + column * elem_bytes;
-    p->kern->store(&a);
-}
-
 /* Values with two strides, in elements. */
 struct grid {
     void *at; /* of the first row and column, or NULL */
@@ -260,42 +247,21 @@ static char *grid_at(const struct grid *g, size_t row, size_t col) {
     return (char *)g->at + (row * g->row + col * g->col) * swiglu_float_bytes(g->dtype);
 }
 
-static void finish_dw(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
+/* [in, out] weights: the other side is contiguous. */
+static void finish_scattered(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
     const struct target *g = ctx;
     const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
     const size_t column = panel * p->product->units_per_panel, row = swiglu_plan_row(p->rows, tile);
-    const unsigned rows = (unsigned)swiglu_min(t->mr, g->n_rows - row), vectors = 2 * t->panels;
-    struct swiglu_store_args a = {.c = c, .rows = rows, .vectors = vectors, .valid = p->product->n_units - column,
-                                  .y = grid_at(&g->to, row, column), .dtype = g->to.dtype,
-                                  .ld_bytes = g->to.row * swiglu_float_bytes(g->to.dtype),
-                                  .sum_bytes = g->sum.row * sizeof(float)};
-    if (g->sum.at) a.sum = (const float *)grid_at(&g->sum, row, column);
-    if (g->to.col == 1) {
-        p->kern->store(&a);
-        return;
-    }
-    for (unsigned r = 0; r < rows; r++) /* [in, out] weights: the other side is contiguous */
-        for (size_t j = 0; j < (size_t)vectors * p->kern->vl && j < a.valid; j++) {
-            struct swiglu_store_args one = {.rows = 1, .vectors = 1, .valid = 1, .y = grid_at(&g->to, row + r, column + j),
-                                            .dtype = g->to.dtype};
-            const float lane[16] = {c[(size_t)r * vectors * p->kern->vl + j]}; /* store reads a whole vector */
-            one.c = lane;
-            if (a.sum) one.sum = (const float *)grid_at(&g->sum, row + r, column + j);
+    const size_t lanes = 2 * (size_t)t->panels * p->kern->vl, valid = swiglu_min(p->product->n_units - column, lanes);
+    const size_t rows = swiglu_min(t->mr, g->n_rows - row);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t j = 0; j < valid; j++) {
+            const float lane[16] = {c[r * lanes + j]}; /* store reads a whole vector */
+            struct swiglu_store_args one = {.c = lane, .rows = 1, .vectors = 1, .valid = 1,
+                                            .y = grid_at(&g->to, row + r, column + j), .dtype = g->to.dtype};
+            if (g->sum.at) one.sum = (const float *)grid_at(&g->sum, row + r, column + j);
             p->kern->store(&one);
         }
-}
-
-static void aim_dw(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, struct swiglu_runs *runs) {
-    const struct target *g = ctx;
-    const struct grid *const grids[2] = {&g->to, &g->sum};
-    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
-    const size_t units = p->product->units_per_panel, row = swiglu_plan_row(p->rows, tile);
-    for (int i = 0; i < (g->sum.at && g->sum.at != g->to.at ? 2 : 1); i++) {
-        const size_t bytes = swiglu_float_bytes(grids[i]->dtype);
-        if (grids[i]->col == 1)
-            swiglu_runs_add(runs, grid_at(grids[i], row, panel * units), swiglu_min(t->mr, g->n_rows - row),
-                            grids[i]->row * bytes, t->panels * units * bytes);
-    }
 }
 
 /* Where the gradient of weight `which` (gate, up, down) of the matrix goes, from its row and column on, and what is added. */
@@ -388,24 +354,30 @@ static size_t target_tickets(const struct spot *s, int what) {
     return swiglu_ceil_div(t.product->n_panels, panels_of(s->job, &t)) * groups_of(s->job, &t);
 }
 
-static void run_pass(const struct spot *s, const struct target *t, size_t ticket, swiglu_finish_fn *finish,
-                     swiglu_aim_fn *aim, void *ctx, float *totals, int add) {
+/* how says what becomes of the totals. */
+static void run_pass(const struct spot *s, const struct target *t, size_t ticket, struct swiglu_pass how) {
     const struct back *job = s->job;
     const unsigned groups = groups_of(job, t), group = (unsigned)(ticket % groups), tiles = swiglu_plan_tiles(t->rows);
-    const size_t per_ticket = panels_of(job, t);
+    const size_t per_ticket = panels_of(job, t), panel = ticket / groups * per_ticket;
     char *const scratch = job->work + job->at.scratch + s->thread * job->at.scratch_bytes;
     struct swiglu_product product = *t->product;
     product.data = (char *)t->panels; /* only read */
     struct swiglu_pass p = {.kern = job->step->kern, .product = &product, .rows = t->rows, .staged = t->staged,
                             .row_bytes = t->row_bytes, .slice_bytes = SWIGLU_BACK_SLICE,
                             .raw = t->panels ? NULL : &t->raw, .buffer = scratch + job->at.totals_bytes,
-                            .scratch = (float *)scratch,
-                            .panel = ticket / groups * per_ticket, .tile = tiles * group / groups,
-                            .tile_end = tiles * (group + 1) / groups, .totals = totals,
-                            .rows_padded = swiglu_kept_rows(s->p.n_tokens), .add = add, .finish = finish, .aim = aim,
-                            .ctx = ctx};
-    p.panel_end = swiglu_min(p.panel + per_ticket, product.n_panels);
+                            .scratch = (float *)scratch, .panel = panel,
+                            .panel_end = swiglu_min(panel + per_ticket, product.n_panels), .tile = tiles * group / groups,
+                            .tile_end = tiles * (group + 1) / groups, .totals = how.totals,
+                            .rows_padded = swiglu_kept_rows(s->p.n_tokens), .add = how.add, .result = how.result,
+                            .finish = how.finish, .aim = how.aim, .ctx = how.ctx};
     swiglu_pass_run(&p);
+}
+
+static struct swiglu_result dx_result(const struct spot *s) {
+    const struct swiglu_rows *dx = &s->job->grads.dx;
+    const size_t ld_bytes = dx->ld_elems * swiglu_float_bytes(dx->dtype);
+    return (struct swiglu_result){.y = (char *)dx->data + s->token * ld_bytes, .dtype = dx->dtype, .ld_bytes = ld_bytes,
+                                  .n_rows = s->p.n_tokens};
 }
 
 static void run_products(struct spot *s, size_t ticket) {
@@ -413,11 +385,18 @@ static void run_products(struct spot *s, size_t ticket) {
     int what = 0;
     for (size_t n; ticket >= (n = target_tickets(s, what)); what++) ticket -= n;
     struct target t = target_of(s, what);
-    if (what == DX)
-        run_pass(s, &t, ticket, s->block + 1 == job->at.n_blocks ? finish_dx : NULL, NULL, s,
-                 (float *)(job->work + job->at.dx_totals), s->block > 0);
+    if (what == DX) {
+        const struct swiglu_result dx = dx_result(s);
+        run_pass(s, &t, ticket, (struct swiglu_pass){.totals = (float *)(job->work + job->at.dx_totals), .add = s->block > 0,
+                                                     .result = s->block + 1 == job->at.n_blocks ? &dx : NULL});
+        return;
+    }
+    const struct swiglu_result dw = {.y = t.to.at, .dtype = t.to.dtype, .ld_bytes = t.to.row * swiglu_float_bytes(t.to.dtype),
+                                     .n_rows = t.n_rows, .sum = t.sum.at, .sum_bytes = t.sum.row * sizeof(float)};
+    if (t.to.col == 1)
+        run_pass(s, &t, ticket, (struct swiglu_pass){.result = &dw});
     else
-        run_pass(s, &t, ticket, finish_dw, aim_dw, &t, NULL, 0);
+        run_pass(s, &t, ticket, (struct swiglu_pass){.finish = finish_scattered, .ctx = &t});
 }
 
 /* ---- phases ---- */
@@ -467,8 +446,11 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
     const struct target t = kind == GATE_UP ? gate_up_target(&s) : hidden_target(&s);
     s.thread = thread;
     switch (kind) {
-    case GATE_UP: run_pass(&s, &t, ticket, NULL, NULL, NULL, (float *)(job->work + job->at.gate), 0); break;
-    case HIDDEN: run_pass(&s, &t, ticket, finish_hidden, aim_hidden, &(struct hidden){&s, raw_dx(&s), {0}}, NULL, 0); break;
+    case GATE_UP: run_pass(&s, &t, ticket, (struct swiglu_pass){.totals = (float *)(job->work + job->at.gate)}); break;
+    case HIDDEN:
+        run_pass(&s, &t, ticket, (struct swiglu_pass){.finish = finish_hidden, .aim = aim_hidden,
+                                                      .ctx = &(struct hidden){&s, raw_dx(&s), {0}}});
+        break;
     case TURN: turn_block(&s, ticket); break;
     case PRODUCTS: run_products(&s, ticket); break;
     default: prepare_chunk(&s, ticket); break;

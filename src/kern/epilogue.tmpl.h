@@ -107,6 +107,30 @@ SW_KERNEL void HIDDEN_NAME(const struct swiglu_hidden_args *t) {
     }
 }
 
+/* Totals of a whole tile that only have to be rounded. */
+SW_ALWAYS_INLINE int epi_is_plain(const struct swiglu_store_args *t, unsigned mr, unsigned vectors) {
+    return t->rows == mr && t->valid >= (size_t)vectors * VL && !t->bias && !t->sum;
+}
+
+/* Whether epi_put_quick would store other bits than the rule for a value of a or b; the dtype is a literal. */
+SW_ALWAYS_INLINE int epi_is_odd(V a, V b, int dtype) {
+    if (dtype == SWIGLU_F32) return v_any_nan(a, b); /* to be made canonical */
+#if defined(V_BF16_TWO)
+    if (dtype == SWIGLU_BF16) return V_BF16_ODD(a, b);
+#endif
+    return 1;
+}
+SW_ALWAYS_INLINE void epi_put_quick(char *y, V a, V b, int dtype) {
+    if (dtype == SWIGLU_F32) {
+        v_store(y, a);
+        v_store(y + VL * 4, b);
+        return;
+    }
+#if defined(V_BF16_TWO)
+    v_store(y, V_BF16_TWO(a, b));
+#endif
+}
+
 /* dtype and whole (every lane is a column) are literals at each call. */
 SW_ALWAYS_INLINE void epi_store_loop(const struct swiglu_store_args *t, int dtype, int whole) {
     const float *const bias = t->bias, *c = t->c;

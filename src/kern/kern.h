@@ -49,8 +49,24 @@ struct swiglu_wt_info {
     int x;                   /* enum swiglu_x */
 };
 
-/* Whole cache lines, at least one. */
-struct swiglu_run { const char *at, *end; };
+/* Rows of at least one byte each. */
+struct swiglu_run {
+    const char *at;
+    size_t bytes, rows, stride;
+};
+
+/* From the totals of a down tile to y. */
+struct swiglu_store_args {
+    const float *c;
+    const float *bias; /* [vectors][vl] or NULL */
+    unsigned rows, vectors;
+    size_t valid; /* columns from the tile's first on that exist in y; nothing beyond them is read or written */
+    void *y;      /* row 0, at the tile's first column */
+    int dtype;
+    size_t ld_bytes;
+    const float *sum; /* NULL, or row 0 of what the totals are added to; may be y */
+    size_t sum_bytes; /* from row to row of it */
+};
 
 struct swiglu_tile_args {
     const char *x;       /* the tile's records, from the first step on */
@@ -61,6 +77,7 @@ struct swiglu_tile_args {
     const char *next_x;  /* prefetched to L2 meanwhile, a line per two steps (prefill tiles) */
     const char *next_w;  /* likewise, advancing by next_w_stride; any address is allowed */
     size_t next_w_stride;
+    const struct swiglu_store_args *store; /* NULL, or where complete totals go; its c is this one, then undefined */
     const struct swiglu_run *out, *out_last; /* first and last of a list of what is fetched into L1 meanwhile, likewise */
 };
 typedef void swiglu_tile_fn(const struct swiglu_tile_args *args);
@@ -91,19 +108,6 @@ struct swiglu_hidden_args {
     size_t valid; /* hidden units from this tile's first on; lanes beyond it become +0 */
     int x;        /* form of h */
     char *h;      /* row 0, at the tile's first hidden unit */
-};
-
-/* From the totals of a down tile to y. */
-struct swiglu_store_args {
-    const float *c;
-    const float *bias; /* [vectors][vl] or NULL */
-    unsigned rows, vectors;
-    size_t valid; /* columns from the tile's first on that exist in y; nothing beyond them is read or written */
-    void *y;      /* row 0, at the tile's first column */
-    int dtype;
-    size_t ld_bytes;
-    const float *sum; /* NULL, or row 0 of what the totals are added to; may be y */
-    size_t sum_bytes; /* from row to row of it */
 };
 
 /* From the totals of dh to h, dg and du (training). Each goes to a panel whose k are the rows, and dg and du also to staged

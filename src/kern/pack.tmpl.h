@@ -18,7 +18,17 @@ SW_ALWAYS_INLINE void pack_rows_of(const struct swiglu_pack_args *t, int dtype) 
     enum { AHEAD = 16 }; /* rows: too far apart for the hardware to guess */
     const char *src = t->src;
     char *dst = t->dst;
-    for (size_t k = 0; k < n_k; k += pairs ? 2 : 1, src += pairs ? 2 * ld : ld, dst += 2 * VL * 4)
+    size_t k = 0;
+    if (pairs && dtype == SWIGLU_BF16 && n_lanes == 2 * VL) /* the rule: whole panels without conversion */
+        for (; k + 2 <= n_k; k += 2, src += 2 * ld, dst += 2 * VL * 4) {
+            V both[2];
+            SW_PREFETCH_L2(src + AHEAD * ld);
+            SW_PREFETCH_L2(src + (AHEAD + 1) * ld);
+            v_pair_zip(src, src + ld, both);
+            v_store(dst, v_pair_flush(both[0]));
+            v_store(dst + VL * 4, v_pair_flush(both[1]));
+        }
+    for (; k < n_k; k += pairs ? 2 : 1, src += pairs ? 2 * ld : ld, dst += 2 * VL * 4)
         for (size_t l = 0; l < n_lanes; l += VL) {
             SW_PREFETCH_L2(src + AHEAD * ld + l * in_bytes);
             V a = pack_load(src + l * in_bytes, dtype, n_lanes - l);

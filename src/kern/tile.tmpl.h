@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One tile of a product: TILE_MR staged rows times TILE_PANELS packed panels, totals in c.
+ * One tile of a product: TILE_MR staged rows times TILE_PANELS packed panels, totals in c or in rows of a matrix.
  *
  * Parameters (defined before each inclusion, undefined at its end):
  *   TILE_NAME      the function
@@ -24,9 +24,7 @@
 SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
     const size_t chunk_steps = SWIGLU_CHUNK / W_K_STEP, record_steps = SWIGLU_RECORD / W_SUBSTEPS;
     const char *record = t->x, *w0 = t->w0;
-    size_t left = t->n_steps;
-    float *const c = t->c;
-    int add = t->add;
+    size_t done = 0;
 #if TILE_PANELS == 2
     const char *w1 = t->w1;
 #else
@@ -36,12 +34,14 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
     const char *next_x = t->next_x, *next_w = t->next_w;
     const size_t next_w_stride = t->next_w_stride;
     const struct swiglu_run *out = t->out;
-    const char *next_out = out->at;
+    const char *next_out = out->at, *out_end = next_out + out->bytes;
+    size_t out_rows = out->rows;
 #endif
     V acc[TILE_MR][TILE_NV];
     do {
-        size_t chunk = left < chunk_steps ? left : chunk_steps;
-        left -= chunk;
+        size_t chunk = t->n_steps - done < chunk_steps ? t->n_steps - done : chunk_steps;
+        const int add = done ? 1 : t->add;
+        done += chunk;
         SW_UNROLL for (int r = 0; r < TILE_MR; r++)
             SW_UNROLL for (int j = 0; j < TILE_NV; j++) acc[r][j] = v_set1(0.0f);
         W_ENTER();
@@ -62,7 +62,11 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
                     SW_PREFETCH_L2(next_w);
                     SW_PREFETCH_L1(next_out); /* one at a time: a burst of misses keeps the loads of the loop waiting */
                     next_out += 64;
-                    if (next_out >= out->end) out += out != t->out_last, next_out = out->at;
+                    if (next_out >= out_end) {
+                        next_out = out_end + out->stride - out->bytes;
+                        if (--out_rows == 0) out += out != t->out_last, next_out = out->at, out_rows = out->rows;
+                        out_end = next_out + out->bytes;
+                    }
                     next_x += 64 * W_SUBSTEPS;
                     next_w += next_w_stride;
 #endif
@@ -86,15 +90,9 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
         SW_UNROLL for (int r = 0; r < TILE_MR; r++) TILE_PIN(acc[r]);
         W_LEAVE();
         SW_UNROLL for (int r = 0; r < TILE_MR; r++) TILE_PIN(acc[r]);
-        if (add) {
-            SW_UNROLL for (int r = 0; r < TILE_MR; r++)
-                SW_UNROLL for (int j = 0; j < TILE_NV; j++)
-                    acc[r][j] = v_add(v_load(c + (r * TILE_NV + j) * VL), acc[r][j]);
-        }
-        SW_UNROLL for (int r = 0; r < TILE_MR; r++)
-            SW_UNROLL for (int j = 0; j < TILE_NV; j++) v_store(c + (r * TILE_NV + j) * VL, acc[r][j]);
-        add = 1;
-    } while (left);
+#include "kern/tile_end.tmpl.h"
+    } while (done < t->n_steps);
+    if (t->store) KERN_FN(store)(t->store);
 }
 
 #undef TILE_PANEL_BYTES

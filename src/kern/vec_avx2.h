@@ -38,6 +38,7 @@ SW_ALWAYS_INLINE VI vi_shl(VI a, int n) { return _mm256_slli_epi32(a, n); }
 SW_ALWAYS_INLINE VI vi_shr(VI a, int n) { return _mm256_srli_epi32(a, n); }
 SW_ALWAYS_INLINE VM v_lt(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
 SW_ALWAYS_INLINE VM v_is_nan(V a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
+SW_ALWAYS_INLINE int v_any_nan(V a, V b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)); }
 SW_ALWAYS_INLINE VM vi_is_zero(VI a) { return v_from_bits(_mm256_cmpeq_epi32(a, _mm256_setzero_si256())); }
 SW_ALWAYS_INLINE V v_select(VM m, V a, V b) { return _mm256_blendv_ps(b, a, m); }
 
@@ -106,6 +107,13 @@ SW_ALWAYS_INLINE V v_pair_flush(V a) {
     const __m256i v = v_bits(a), sign = _mm256_and_si256(v, _mm256_set1_epi16((short)0x8000));
     const __m256i zero = _mm256_cmpeq_epi16(_mm256_and_si256(v, _mm256_set1_epi16(0x7F80)), _mm256_setzero_si256());
     return v_from_bits(_mm256_blendv_epi8(v, sign, zero));
+}
+/* Two vectors of pairs from 16 bf16 of each of two depths. */
+SW_ALWAYS_INLINE void v_pair_zip(const void *even, const void *odd, V to[2]) {
+    const __m256i a = _mm256_loadu_si256(even), b = _mm256_loadu_si256(odd);
+    const __m256i low = _mm256_unpacklo_epi16(a, b), high = _mm256_unpackhi_epi16(a, b);
+    to[0] = v_from_bits(_mm256_permute2x128_si256(low, high, 0x20));
+    to[1] = v_from_bits(_mm256_permute2x128_si256(low, high, 0x31));
 }
 /* Compilers move arithmetic across a change of MXCSR. V_PIN passes accumulators through a value that the change produces,
  * so that chains stay between the two. Several at once, and not volatile, or GCC 12 unrolls none of the loops. */

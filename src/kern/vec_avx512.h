@@ -38,6 +38,7 @@ SW_ALWAYS_INLINE VI vi_shl(VI a, int n) { return _mm512_slli_epi32(a, (unsigned)
 SW_ALWAYS_INLINE VI vi_shr(VI a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
 SW_ALWAYS_INLINE VM v_lt(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 SW_ALWAYS_INLINE VM v_is_nan(V a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
+SW_ALWAYS_INLINE int v_any_nan(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q); }
 SW_ALWAYS_INLINE VM vi_is_zero(VI a) { return _mm512_testn_epi32_mask(a, a); }
 SW_ALWAYS_INLINE V v_select(VM m, V a, V b) { return _mm512_mask_mov_ps(b, m, a); } /* m ? a : b */
 
@@ -92,6 +93,14 @@ SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) { return v_fma(a, b, c); }
 SW_ALWAYS_INLINE V v_pair_flush(V a) {
     const __m512i v = v_bits(a), sign = _mm512_and_si512(v, _mm512_set1_epi16((short)0x8000));
     return v_from_bits(_mm512_mask_mov_epi16(sign, _mm512_test_epi16_mask(v, _mm512_set1_epi16(0x7F80)), v));
+}
+/* Two vectors of pairs from 32 bf16 of each of two depths. */
+SW_ALWAYS_INLINE void v_pair_zip(const void *even, const void *odd, V to[2]) {
+    static const int16_t order[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                      8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+    const __m512i a = _mm512_loadu_si512(even), b = _mm512_loadu_si512(odd), low = _mm512_loadu_si512(order);
+    to[0] = v_from_bits(_mm512_permutex2var_epi16(a, low, b));
+    to[1] = v_from_bits(_mm512_permutex2var_epi16(a, _mm512_add_epi16(low, _mm512_set1_epi16(16)), b));
 }
 /* Compilers move arithmetic across a change of MXCSR. V_PIN passes accumulators through a value that the change produces,
  * so that chains stay between the two. Several at once, and not volatile, or GCC 12 unrolls none of the loops. */

@@ -38,6 +38,7 @@ SW_ALWAYS_INLINE VI vi_shl(VI a, int n) { return a << n; }
 SW_ALWAYS_INLINE VI vi_shr(VI a, int n) { return a >> n; }
 SW_ALWAYS_INLINE VM v_lt(V a, V b) { return a < b; }
 SW_ALWAYS_INLINE VM v_is_nan(V a) { return a != a; }
+SW_ALWAYS_INLINE int v_any_nan(V a, V b) { return (a != a) | (b != b); }
 SW_ALWAYS_INLINE VM vi_is_zero(VI a) { return a == 0; }
 SW_ALWAYS_INLINE V v_select(VM m, V a, V b) { return m ? a : b; }
 SW_ALWAYS_INLINE V v_keep_first(V a, size_t n) { return n ? a : 0.0f; }
@@ -60,6 +61,13 @@ SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) { return swiglu_fma_flush(a, b, c)
 SW_ALWAYS_INLINE V v_pair_flush(V a) {
     const VI u = v_bits(a);
     return v_from_bits((u & 0x7F800000u ? u & 0xFFFF0000u : u & 0x80000000u) | (u & 0x7F80u ? u & 0xFFFFu : u & 0x8000u));
+}
+/* Two pairs from two bf16 of each of two depths. */
+SW_ALWAYS_INLINE void v_pair_zip(const void *even, const void *odd, V to[2]) {
+    uint16_t a[2], b[2];
+    memcpy(a, even, sizeof a);
+    memcpy(b, odd, sizeof b);
+    for (int i = 0; i < 2; i++) to[i] = v_from_bits((VI)(a[i] | (uint32_t)b[i] << 16));
 }
 #define V_FLUSH_ENTER() ((void)0)
 #define V_FLUSH_LEAVE() ((void)0)

@@ -38,6 +38,7 @@ SW_ALWAYS_INLINE VI vi_shl(VI a, int n) { return vshlq_u32(a, vdupq_n_s32(n)); }
 SW_ALWAYS_INLINE VI vi_shr(VI a, int n) { return vshlq_u32(a, vdupq_n_s32(-n)); }
 SW_ALWAYS_INLINE VM v_lt(V a, V b) { return vcltq_f32(a, b); }
 SW_ALWAYS_INLINE VM v_is_nan(V a) { return vmvnq_u32(vceqq_f32(a, a)); }
+SW_ALWAYS_INLINE int v_any_nan(V a, V b) { return vmaxvq_u32(vorrq_u32(v_is_nan(a), v_is_nan(b))) != 0; }
 SW_ALWAYS_INLINE VM vi_is_zero(VI a) { return vceqzq_u32(a); }
 SW_ALWAYS_INLINE V v_select(VM m, V a, V b) { return vbslq_f32(m, a, b); }
 
@@ -90,6 +91,12 @@ SW_ALWAYS_INLINE V v_fma_flush(V a, V b, V c) {
 SW_ALWAYS_INLINE V v_pair_flush(V a) {
     const uint16x8_t v = vreinterpretq_u16_f32(a), sign = vandq_u16(v, vdupq_n_u16(0x8000));
     return vreinterpretq_f32_u16(vbslq_u16(vtstq_u16(v, vdupq_n_u16(0x7F80)), v, sign));
+}
+/* Two vectors of pairs from 8 bf16 of each of two depths. */
+SW_ALWAYS_INLINE void v_pair_zip(const void *even, const void *odd, V to[2]) {
+    const uint16x8_t a = vreinterpretq_u16_u8(vld1q_u8(even)), b = vreinterpretq_u16_u8(vld1q_u8(odd));
+    to[0] = vreinterpretq_f32_u16(vzip1q_u16(a, b));
+    to[1] = vreinterpretq_f32_u16(vzip2q_u16(a, b));
 }
 #define V_FLUSH_ENTER() ((void)0)
 #define V_FLUSH_LEAVE() ((void)0)

@@ -71,7 +71,7 @@ float check_normal(void) {
 
 float check_value(enum check_data kind) {
     static const float special[] = {
-        NAN,    INFINITY, -INFINITY, 3.4e38f, -3.4e38f, 1e30f,   -1e30f, 0x1p-126f, -0x1p-126f, 0x1p-149f, 0x1.8p-140f,
+        NAN, -NAN, INFINITY, -INFINITY, 3.4e38f, -3.4e38f, 1e30f,   -1e30f, 0x1p-126f, -0x1p-126f, 0x1p-149f, 0x1.8p-140f,
         -0x1p-130f, 0.0f, -0.0f, 88.5f, -88.5f, -104.0f, 1e-20f, -1e-20f, 7.0f, -7.0f, 3e-6f, -6e-8f /* subnormal f16 */
     };
     const uint64_t r = check_random();

@@ -34,6 +34,9 @@ void *check_memory(int slot, int side, size_t bytes);
 /* The same float bits, or both NaN. */
 int check_same(float a, float b);
 
+/* Whether f, rounded as stored values are, lies there. */
+int check_stored(const char *at, int dtype, float f);
+
 /* Values of a kind: ordinary; with NaN, infinities, huge, tiny and denormal ones strewn in; with products near 2^-126;
  * mostly zero. */
 enum check_data { CHECK_NORMAL, CHECK_SPECIAL, CHECK_TINY, CHECK_ZERO, CHECK_N_DATA };

@@ -127,7 +127,7 @@ static float store_total(const struct store_call *t, unsigned r, size_t i) {
     return t->args.sum ? y_before[r][i] + total : total;
 }
 
-static int store_is(const char *at, int dtype, float f) {
+int check_stored(const char *at, int dtype, float f) {
     const uint32_t f32 = isnan(f) ? 0x7FC00000 : swiglu_f32_bits(f); /* every stored NaN is the canonical one */
     switch (dtype) {
     case SWIGLU_F16: return swiglu_le16(at) == swiglu_f16_store(f);
@@ -142,7 +142,7 @@ static int judge_store(const struct store_call *t) {
     for (unsigned r = 0; r < t->args.rows; r++) {
         const char *row = (const char *)t->args.y + r * t->args.ld_bytes;
         for (size_t i = 0; i < written; i++)
-            if (!store_is(row + i * size, t->args.dtype, store_total(t, r, i)))
+            if (!check_stored(row + i * size, t->args.dtype, store_total(t, r, i)))
                 return check_differs("row %u column %zu of %zu is not %a", r, i, written, (double)store_total(t, r, i));
         for (size_t b = written * size; b < t->args.ld_bytes && r + 1 < t->args.rows; b++)
             if ((unsigned char)row[b] != 0xA5)

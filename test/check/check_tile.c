@@ -6,10 +6,11 @@
 #include "base/half.h"
 #include "check/check.h"
 
-enum { MAX_K = 2049, MAX_ROWS = 8, MAX_LANES = 64, SLOT_X = 0, SLOT_W0, SLOT_W1, SLOT_C };
+enum { MAX_K = 2049, MAX_ROWS = 8, MAX_LANES = 64, SLOT_X = 0, SLOT_W0, SLOT_W1, SLOT_C, SLOT_Y };
 
 /* The numbers of one call, unpacked: rows of x, and of w one row per output. */
 static float x_of[MAX_ROWS][MAX_K], w_of[MAX_LANES][MAX_K], c_before[MAX_ROWS][MAX_LANES];
+static float bias_of[MAX_LANES], sum_of[MAX_ROWS][MAX_LANES];
 
 struct call {
     const struct swiglu_kern *kern;
@@ -21,6 +22,7 @@ struct call {
     size_t cut; /* steps of a first call, 0 = all at once */
     char *x, *w[2];
     float *c;
+    struct swiglu_store_args store; /* y NULL: only the totals are wanted */
 };
 
 /* ---- packing, as kern.h describes it ---- */
@@ -87,11 +89,12 @@ static void lay_out(struct call *t) {
 static void run(void *arg) {
     const struct call *t = arg;
     const size_t lane_bytes = 2 * t->kern->vl * t->info->lane_bytes;
-    const struct swiglu_run out[2] = {{(const char *)t->c, (const char *)t->c + 64}, {t->x, t->x + 1}};
+    const struct swiglu_run out[3] = {{(const char *)t->c, 64, 1, 0}, {t->x, 1, 3, 100}, {t->x, 200, 2, 300}};
+    const struct swiglu_store_args *const store = t->store.y ? &t->store : NULL;
     struct swiglu_tile_args args = {.x = t->x, .w0 = t->w[0], .w1 = t->tile->panels == 2 ? t->w[1] : NULL,
                                     .n_steps = t->cut ? t->cut : t->steps, .c = t->c, .add = t->add,
                                     .next_x = t->x, .next_w = t->w[0], .next_w_stride = lane_bytes,
-                                    .out = out, .out_last = out + 1};
+                                    .store = t->cut ? NULL : store, .out = out, .out_last = out + 2};
     t->tile->run[t->wt](&args);
     if (!t->cut) return;
     args.x = t->x + t->cut * t->info->elems_per_step / SWIGLU_RECORD * t->tile->mr * SWIGLU_RECORD_BYTES;
@@ -99,7 +102,27 @@ static void run(void *arg) {
     if (args.w1) args.w1 += t->cut * lane_bytes;
     args.n_steps = t->steps - t->cut;
     args.add = 1;
+    args.store = store;
     t->tile->run[t->wt](&args);
+}
+
+static int judge_stored(const struct call *t, float total, unsigned r, unsigned l) {
+    const size_t at = r * t->store.ld_bytes + l * (t->store.dtype == SWIGLU_F32 ? 4 : 2);
+    if (r >= t->store.rows || l >= t->store.valid) return 1; /* not a place of y: a guard page or other columns */
+    if (t->store.bias) total += bias_of[l];
+    if (t->store.sum) total = sum_of[r][l] + total;
+    return check_stored((const char *)t->store.y + at, t->store.dtype, total) ||
+           check_differs("k %zu row %u column %u of y is not %a", t->k, r, l, (double)total);
+}
+
+static int judge_gaps(const struct call *t) {
+    const unsigned n = t->tile->panels * 2 * t->kern->vl;
+    const size_t written = (t->store.valid < n ? t->store.valid : n) * (t->store.dtype == SWIGLU_F32 ? 4 : 2);
+    for (unsigned r = 0; t->store.y && r + 1 < t->store.rows; r++)
+        for (size_t b = written; b < t->store.ld_bytes; b++)
+            if (((const unsigned char *)t->store.y)[r * t->store.ld_bytes + b] != 0xA5)
+                return check_differs("k %zu row %u: byte %zu behind the columns of y overwritten", t->k, r, b);
+    return 1;
 }
 
 static int judge(const struct call *t) {
@@ -107,12 +130,35 @@ static int judge(const struct call *t) {
     for (unsigned r = 0; r < t->tile->mr; r++) {
         for (unsigned l = 0; l < n; l++) {
             const float want = oracle_chain(t->wt, x_of[r], w_of[l], t->k, t->add, c_before[r][l]);
-            if (!check_same(t->c[r * n + l], want))
+            if (t->store.y) {
+                if (!judge_stored(t, want, r, l)) return 0;
+            } else if (!check_same(t->c[r * n + l], want))
                 return check_differs("k %zu row %u lane %u: %a instead of %a", t->k, r, l, (double)t->c[r * n + l],
                                      (double)want);
         }
     }
-    return 1;
+    return judge_gaps(t);
+}
+
+/* Where the totals go: often all of them, as they are, and sometimes ragged, with a bias or a sum. */
+static void lay_out_store(struct call *t, enum check_data data) {
+    static const int dtypes[] = {SWIGLU_F32, SWIGLU_BF16, SWIGLU_F16};
+    const unsigned n = t->tile->panels * 2 * t->kern->vl, mr = t->tile->mr;
+    struct swiglu_store_args *const s = &t->store;
+    memset(s, 0, sizeof *s);
+    if (check_random() & 1) return;
+    const int ragged = check_random() % 3 == 0;
+    *s = (struct swiglu_store_args){.c = t->c, .rows = ragged ? 1 + (unsigned)(check_random() % mr) : mr,
+                                    .vectors = 2 * t->tile->panels, .valid = ragged ? 1 + check_random() % n : n,
+                                    .dtype = dtypes[check_random() % COUNT(dtypes)], .sum_bytes = sizeof sum_of[0]};
+    const size_t row_bytes = s->valid * (s->dtype == SWIGLU_F32 ? 4 : 2);
+    s->ld_bytes = row_bytes + check_random() % 40;
+    s->y = check_memory(SLOT_Y, t->side, (s->rows - 1) * s->ld_bytes + row_bytes);
+    for (unsigned l = 0; l < n; l++) bias_of[l] = check_value(data);
+    for (unsigned r = 0; r < mr; r++)
+        for (unsigned l = 0; l < n; l++) sum_of[r][l] = check_value(data);
+    if (check_random() % 4 == 0) s->bias = bias_of;
+    if (check_random() % 4 == 0) s->sum = sum_of[0];
 }
 
 /* Sums that stand at 2^-126 when a product around 2^-150 moves them: the flush of bf16 compute hangs on one bit. */
@@ -140,6 +186,7 @@ static int check_call(struct call *t, enum check_data data) {
         for (unsigned l = 0; l < n; l++) w_of[l][i] = rounded(t->wt, threshold_value(i));
     }
     lay_out(t);
+    lay_out_store(t, data);
     for (unsigned r = 0; r < t->tile->mr; r++)
         for (unsigned l = 0; l < n; l++) t->c[r * n + l] = c_before[r][l] = check_normal();
     return check_survives(run, t) && judge(t);

@@ -16,7 +16,7 @@
 
 enum flaw {
     SHORT_CHUNK, SPLIT_K, TWO_ROUNDINGS, DROPPED_LAST_K, OVER_READ, EVEN_FIRST, NO_FLUSH, FLUSH_AS_ROUNDED,
-    FORGOTTEN_TOTAL, ZERO_SKIPPED, F16_FLUSHED
+    FORGOTTEN_TOTAL, ZERO_SKIPPED, F16_FLUSHED, NAN_AS_IT_IS, DENORMAL_FLUSHED, STORED_WITHOUT_BIAS, NOTHING
 };
 
 static float step(enum flaw flaw, float w, float x, float sum) {
@@ -67,6 +67,22 @@ static float wrong_chunk(const struct swiglu_tile_args *t, enum swiglu_wt wt, en
     return flaw == SPLIT_K ? sum + other : sum;
 }
 
+/* The shortcut that whole tiles take, taken too often. */
+static void wrong_store(const struct swiglu_store_args *t, enum flaw flaw) {
+    struct swiglu_store_args a = *t;
+    float c[64];
+    if (flaw == STORED_WITHOUT_BIAS) a.bias = NULL;
+    for (unsigned i = 0; i < t->rows * t->vectors && flaw == DENORMAL_FLUSHED; i++) {
+        c[i] = t->dtype == SWIGLU_BF16 && fabsf(t->c[i]) < 0x1p-126f ? copysignf(0, t->c[i]) : t->c[i];
+        a.c = c;
+    }
+    swiglu_kern_table_generic.store(&a);
+    if (flaw != NAN_AS_IT_IS || t->dtype != SWIGLU_F32 || t->bias || t->sum) return;
+    for (unsigned r = 0; r < t->rows; r++)
+        for (unsigned j = 0; j < t->vectors && j < t->valid; j++)
+            memcpy((char *)t->y + r * t->ld_bytes + 4 * j, &t->c[r * t->vectors + j], 4);
+}
+
 static void wrong_tile(const struct swiglu_tile_args *t, enum swiglu_wt wt, enum flaw flaw) {
     const size_t chunk = (flaw == SHORT_CHUNK ? 512 : SWIGLU_CHUNK) / (wt == SWIGLU_WT_BF16_DOT ? 2 : 1);
     size_t steps = t->n_steps;
@@ -81,6 +97,7 @@ static void wrong_tile(const struct swiglu_tile_args *t, enum swiglu_wt wt, enum
         }
         t->c[v] = total;
     }
+    if (t->store) wrong_store(t->store, flaw);
     if (flaw == OVER_READ) *(volatile float *)t->c += 0 * *(const volatile char *)(t->w0 + 8 * t->n_steps);
 }
 
@@ -93,6 +110,10 @@ WRONG_TILE(dropped_last_k, F32, DROPPED_LAST_K)
 WRONG_TILE(over_read, F32, OVER_READ)
 WRONG_TILE(forgotten_total, F32, FORGOTTEN_TOTAL)
 WRONG_TILE(zero_skipped, F32, ZERO_SKIPPED)
+WRONG_TILE(nan_as_it_is, F32, NAN_AS_IT_IS)
+WRONG_TILE(denormal_flushed, F32, DENORMAL_FLUSHED)
+WRONG_TILE(stored_without_bias, F32, STORED_WITHOUT_BIAS)
+WRONG_TILE(nothing_wrong, F32, NOTHING)
 WRONG_TILE(f16_flushed, F16, F16_FLUSHED)
 WRONG_TILE(even_first, BF16_DOT, EVEN_FIRST)
 WRONG_TILE(no_flush, BF16_DOT, NO_FLUSH)
@@ -304,7 +325,15 @@ static void must_fail(const char *name, int passed) {
         must_fail(#fn, call);                                                              \
     } while (0)
 
+/* The tile that flaws are put into is right itself, or all would be caught for another reason. */
+static void must_pass_unflawed(void) {
+    struct swiglu_tile tile = right->decode[0];
+    tile.run[SWIGLU_WT_F32] = nothing_wrong;
+    if (!check_tile(right, &tile, SWIGLU_WT_F32)) n_missed++, printf("WRONGLY CAUGHT: nothing_wrong\n");
+}
+
 size_t check_wrong_kernels(size_t *caught) {
+    must_pass_unflawed();
     TRY_TILE(short_chunk, F32);
     TRY_TILE(split_k, F32);
     TRY_TILE(two_roundings, F32);
@@ -312,6 +341,9 @@ size_t check_wrong_kernels(size_t *caught) {
     TRY_TILE(over_read, F32);
     TRY_TILE(forgotten_total, F32);
     TRY_TILE(zero_skipped, F32);
+    TRY_TILE(nan_as_it_is, F32);
+    TRY_TILE(denormal_flushed, F32);
+    TRY_TILE(stored_without_bias, F32);
     TRY_TILE(f16_flushed, F16);
     TRY_TILE(even_first, BF16_DOT);
     TRY_TILE(no_flush, BF16_DOT);

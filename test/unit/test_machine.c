@@ -7,7 +7,8 @@
 
 /* ---- mocked CPUs ---- */
 
-enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28, F16C = 1 << 29, AVX2 = 1 << 5, AVX512F_BW = 1 << 16 | 1 << 30 };
+enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28, F16C = 1 << 29, AVX2 = 1 << 5, AVX512F_BW = 1 << 16 | 1 << 30,
+       AVX512DQ = 1 << 17 };
 static const uint32_t AVX512VL = 1u << 31;
 
 static uint64_t levels_of(uint32_t leaf1, uint32_t leaf7, uint32_t leaf7_1, uint64_t xcr0) {
@@ -25,7 +26,8 @@ static uint64_t levels_of(uint32_t leaf1, uint32_t leaf7, uint32_t leaf7_1, uint
 /* C172: CPUID says AVX, but the OS does not save its registers. C173, C175: a missing feature ends the ladder. */
 static void levels_need_the_cpu_and_the_system(void **state) {
     (void)state;
-    const uint32_t leaf1 = FMA | OSXSAVE | AVX | F16C, leaf7 = AVX2 | AVX512F_BW | AVX512VL, bf16 = 1 << 5;
+    const uint32_t leaf1 = FMA | OSXSAVE | AVX | F16C, bf16 = 1 << 5;
+    const uint32_t leaf7 = AVX2 | AVX512F_BW | AVX512DQ | AVX512VL;
     assert_int_equal(levels_of(leaf1, leaf7, bf16, 0xE7), 15);
     assert_int_equal(levels_of(leaf1, leaf7, 0, 0xE7), 7);
     assert_int_equal(levels_of(leaf1, leaf7, bf16, 0x07), 3);  /* no ZMM state */
@@ -36,6 +38,7 @@ static void levels_need_the_cpu_and_the_system(void **state) {
     assert_int_equal(levels_of(leaf1 & ~(uint32_t)F16C, leaf7, bf16, 0xE7), 1);
     assert_int_equal(levels_of(leaf1, leaf7 & ~(uint32_t)AVX2, bf16, 0xE7), 1);
     assert_int_equal(levels_of(leaf1, leaf7 & ~AVX512VL, bf16, 0xE7), 3); /* AVX-512 without VL */
+    assert_int_equal(levels_of(leaf1, leaf7 & ~(uint32_t)AVX512DQ, bf16, 0xE7), 7); /* the bf16 level uses DQ */
     assert_int_equal(levels_of(leaf1, AVX2, 0, 0x07), 3);                  /* Haswell, Broadwell */
     assert_int_equal(levels_of(0, 0, 0, 0), 1);                           /* Nehalem */
     const struct swiglu_cpuid old = {.max_leaf = 1, .leaf1_ecx = leaf1, .leaf7_ebx = leaf7, .xcr0 = 0xE7};
