@@ -8,10 +8,9 @@ import os
 import threading
 from typing import Any, Optional
 
-import numpy as np
-
 from . import _abi
 from ._library import check, lib
+from ._memory import uninitialised
 
 
 class Runner:
@@ -72,7 +71,7 @@ class Workspace(threading.local):
 
     def reserve(self, n_bytes: int) -> _abi.Work:
         if self.work.bytes < n_bytes:
-            self._memory = np.empty(n_bytes, np.uint8)
+            self._memory = uninitialised(n_bytes)
             self.work.data, self.work.bytes = self._memory.ctypes.data, n_bytes
         return self.work
 

@@ -9,7 +9,7 @@ import torch
 import swiglu.torch
 from swiglu.torch import _memory
 
-LARGE = _memory._LARGE_FROM
+LARGE = _memory.LARGE_FROM
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +32,10 @@ def test_what_is_held_is_left_alone(hold):
     del held
     gc.collect()
     assert large().data_ptr() == address
+
+
+def test_large_results_start_on_a_huge_page():
+    assert large().data_ptr() % (2 << 20) == 0 and large(n_bytes=LARGE + 64).data_ptr() % (2 << 20) == 0
 
 
 def test_dtypes_share_memory():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors for results. Fresh pages of a large gradient cost more than the product that fills it costs in writes, and small
-pages slow those writes down. Tensors of 4 MB and more live in NumPy arrays, which ask for huge pages, and up to 256 MB of
-arrays are kept for reuse."""
+pages slow those writes down. Tensors of 4 MB and more live in arrays on huge pages, and up to 256 MB of them are kept for
+reuse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_LARGE_FROM = 4 << 20  # bytes
+from .._memory import LARGE_FROM, uninitialised
+
 _MOST_KEPT = 256 << 20
 
 
@@ -31,7 +32,7 @@ class _Kept:
                 array = self._arrays[i]
                 if array.nbytes == n_bytes and sys.getrefcount(array) == 3:  # the list, `array`, the argument
                     return array
-            array = np.empty(n_bytes, np.uint8)
+            array = uninitialised(n_bytes)
             if n_bytes <= _MOST_KEPT:
                 self._arrays.append(array)
                 while sum(a.nbytes for a in self._arrays) > _MOST_KEPT:
@@ -56,7 +57,7 @@ def empty(like: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     n = dtype.itemsize
     for size in shape:
         n *= size
-    if n < _LARGE_FROM or type(like) not in (Tensor, torch.nn.Parameter):
+    if n < LARGE_FROM or type(like) not in (Tensor, torch.nn.Parameter):
         return like.new_empty(shape, dtype=dtype)
     return torch.from_numpy(_kept.take(n)).view(dtype).view(tuple(shape))
 
@@ -71,5 +72,5 @@ _local = _Scratch()
 def scratch(n: int) -> Tensor:
     """n f32 values of the calling thread, good until its next call; they grow to the largest one and stay."""
     if _local.memory.numel() < n:
-        _local.memory = torch.from_numpy(np.empty(n, np.float32))
+        _local.memory = torch.from_numpy(uninitialised(4 * n)).view(torch.float32)
     return _local.memory
