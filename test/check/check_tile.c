@@ -106,13 +106,19 @@ static void run(void *arg) {
     t->tile->run[t->wt](&args);
 }
 
+static float stored_value(const char *at, int dtype) {
+    if (dtype == SWIGLU_F32) return swiglu_f32_from_bits(swiglu_le32(at));
+    return dtype == SWIGLU_F16 ? swiglu_f16_widen(swiglu_le16(at)) : swiglu_bf16_widen(swiglu_le16(at));
+}
+
 static int judge_stored(const struct call *t, float total, unsigned r, unsigned l) {
-    const size_t at = r * t->store.ld_bytes + l * (t->store.dtype == SWIGLU_F32 ? 4 : 2);
+    const char *at = (const char *)t->store.y + r * t->store.ld_bytes + l * (t->store.dtype == SWIGLU_F32 ? 4 : 2);
     if (r >= t->store.rows || l >= t->store.valid) return 1; /* not a place of y: a guard page or other columns */
     if (t->store.bias) total += bias_of[l];
     if (t->store.sum) total = sum_of[r][l] + total;
-    return check_stored((const char *)t->store.y + at, t->store.dtype, total) ||
-           check_differs("k %zu row %u column %u of y is not %a", t->k, r, l, (double)total);
+    return check_stored(at, t->store.dtype, total) ||
+           check_differs("k %zu row %u column %u of y: %a instead of %a", t->k, r, l,
+                         (double)stored_value(at, t->store.dtype), (double)total);
 }
 
 static int judge_gaps(const struct call *t) {
