@@ -64,13 +64,6 @@ struct job {
     char *work;
 };
 
-/* What a finish needs beside its pass. */
-struct place {
-    const struct job *job;
-    size_t row0;   /* of the row block, in x and y */
-    unsigned rows; /* in the row block */
-};
-
 /* Where row 0 of a tile of h begins, at a hidden unit. */
 static char *hidden_at(const struct job *job, const struct swiglu_tile *t, size_t row, size_t unit) {
     const size_t elem = job->block->down.info->x == SWIGLU_X_BF16_PAIR ? unit / 2 : unit;
@@ -79,17 +72,16 @@ static char *hidden_at(const struct job *job, const struct swiglu_tile *t, size_
 }
 
 static void aim_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, struct swiglu_runs *runs) {
-    const struct place *place = ctx;
-    const struct swiglu_block *b = place->job->block;
+    const struct job *job = ctx;
+    const struct swiglu_block *b = job->block;
     const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
     const size_t units = t->panels * b->up.units_per_panel, elem_bytes = b->down.info->x == SWIGLU_X_BF16_PAIR ? 2 : 4;
-    swiglu_runs_add(runs, hidden_at(place->job, t, swiglu_plan_row(p->rows, tile), panel * b->up.units_per_panel), t->mr,
+    swiglu_runs_add(runs, hidden_at(job, t, swiglu_plan_row(p->rows, tile), panel * b->up.units_per_panel), t->mr,
                     SWIGLU_RECORD_BYTES, units * elem_bytes);
 }
 
 static void finish_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
-    const struct place *place = ctx;
-    const struct job *job = place->job;
+    const struct job *job = ctx;
     const struct swiglu_block *b = job->block;
     const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
     const size_t unit = panel * b->up.units_per_panel, row = swiglu_plan_row(p->rows, tile);
@@ -104,14 +96,15 @@ static void finish_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile,
         for (unsigned r = 0; r < t->mr; r++) memset(hidden_at(job, t, row, b->d_ff) + r * SWIGLU_RECORD_BYTES, 0, 4);
 }
 
-static void stage_tiles(const struct job *job, const struct place *place, const struct cut *c, size_t ticket) {
+/* row0: of the row block, in x */
+static void stage_tiles(const struct job *job, size_t row0, const struct cut *c, size_t ticket) {
     const struct swiglu_block *b = job->block;
     const size_t ld_bytes = job->x.ld_elems * swiglu_float_bytes(job->x.dtype), tiles = swiglu_plan_tiles(&c->rows);
     const size_t end = tiles * (ticket + 1) / c->n_tickets[STAGE];
     for (unsigned i = (unsigned)(tiles * ticket / c->n_tickets[STAGE]); i < end; i++) {
         const struct swiglu_tile *t = swiglu_plan_tile(&c->rows, i);
         const unsigned row = swiglu_plan_row(&c->rows, i);
-        const struct swiglu_stage_args a = {.src = (const char *)job->x.data + (place->row0 + row) * ld_bytes,
+        const struct swiglu_stage_args a = {.src = (const char *)job->x.data + (row0 + row) * ld_bytes,
                                             .dtype = job->x.dtype, .ld_bytes = ld_bytes,
                                             .rows = (unsigned)swiglu_min(t->mr, c->n_rows - row), .mr = t->mr,
                                             .k = b->d_in, .x = b->up.info->x,
@@ -132,15 +125,15 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
     const struct job *job = ctx;
     const struct swiglu_block *b = job->block;
     const struct cut *c = cut_of(job, phase / N_PHASES);
-    struct place place = {job, phase / N_PHASES * SWIGLU_ROW_BLOCK, c->n_rows};
+    const size_t row0 = phase / N_PHASES * SWIGLU_ROW_BLOCK;
     if (phase % N_PHASES == STAGE) {
-        stage_tiles(job, &place, c, ticket);
+        stage_tiles(job, row0, c, ticket);
         return;
     }
     const int down = phase % N_PHASES == DOWN;
     const unsigned tiles = swiglu_plan_tiles(&c->rows), group = (unsigned)(ticket % c->n_groups);
     const size_t per_ticket = down ? c->down_panels : c->up_panels, y_bytes = job->y.ld_elems * swiglu_float_bytes(job->y.dtype);
-    const struct swiglu_result y = {.y = (char *)job->y.data + place.row0 * y_bytes, .dtype = job->y.dtype, .ld_bytes = y_bytes,
+    const struct swiglu_result y = {.y = (char *)job->y.data + row0 * y_bytes, .dtype = job->y.dtype, .ld_bytes = y_bytes,
                                     .n_rows = c->n_rows, .bias = b->down.bias};
     struct swiglu_pass p = {.kern = b->kern,
                             .product = down ? &b->down : &b->up,
@@ -156,11 +149,11 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
                             .result = down ? &y : NULL,
                             .aim = down ? NULL : aim_hidden,
                             .finish = down ? NULL : finish_hidden,
-                            .ctx = &place};
+                            .ctx = ctx};
     p.panel_end = swiglu_min(p.panel + per_ticket, p.product->n_panels);
     if (job->train) p.raw = down ? &job->train->down : &job->train->up;
     if (job->train && job->train->saved && !down) {
-        p.totals = job->train->saved + place.row0 * swiglu_kept_per_row(b->d_ff, b->gated);
+        p.totals = job->train->saved + row0 * swiglu_kept_per_row(b->d_ff, b->gated);
         p.rows_padded = swiglu_kept_rows(c->n_rows);
     }
     swiglu_pass_run(&p);

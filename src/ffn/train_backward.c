@@ -354,22 +354,28 @@ static size_t target_tickets(const struct spot *s, int what) {
     return swiglu_ceil_div(t.product->n_panels, panels_of(s->job, &t)) * groups_of(s->job, &t);
 }
 
-/* how says what becomes of the totals. */
-static void run_pass(const struct spot *s, const struct target *t, size_t ticket, struct swiglu_pass how) {
+/* p says what becomes of the totals; the rest of it is set here. */
+static void run_pass(const struct spot *s, const struct target *t, size_t ticket, struct swiglu_pass p) {
     const struct back *job = s->job;
     const unsigned groups = groups_of(job, t), group = (unsigned)(ticket % groups), tiles = swiglu_plan_tiles(t->rows);
-    const size_t per_ticket = panels_of(job, t), panel = ticket / groups * per_ticket;
+    const size_t per_ticket = panels_of(job, t);
     char *const scratch = job->work + job->at.scratch + s->thread * job->at.scratch_bytes;
     struct swiglu_product product = *t->product;
     product.data = (char *)t->panels; /* only read */
-    struct swiglu_pass p = {.kern = job->step->kern, .product = &product, .rows = t->rows, .staged = t->staged,
-                            .row_bytes = t->row_bytes, .slice_bytes = SWIGLU_BACK_SLICE,
-                            .raw = t->panels ? NULL : &t->raw, .buffer = scratch + job->at.totals_bytes,
-                            .scratch = (float *)scratch, .panel = panel,
-                            .panel_end = swiglu_min(panel + per_ticket, product.n_panels), .tile = tiles * group / groups,
-                            .tile_end = tiles * (group + 1) / groups, .totals = how.totals,
-                            .rows_padded = swiglu_kept_rows(s->p.n_tokens), .add = how.add, .result = how.result,
-                            .finish = how.finish, .aim = how.aim, .ctx = how.ctx};
+    p.kern = job->step->kern;
+    p.product = &product;
+    p.rows = t->rows;
+    p.staged = t->staged;
+    p.row_bytes = t->row_bytes;
+    p.slice_bytes = SWIGLU_BACK_SLICE;
+    p.raw = t->panels ? NULL : &t->raw;
+    p.buffer = scratch + job->at.totals_bytes;
+    p.scratch = (float *)scratch;
+    p.rows_padded = swiglu_kept_rows(s->p.n_tokens);
+    p.panel = ticket / groups * per_ticket;
+    p.panel_end = swiglu_min(p.panel + per_ticket, product.n_panels);
+    p.tile = tiles * group / groups;
+    p.tile_end = tiles * (group + 1) / groups;
     swiglu_pass_run(&p);
 }
 

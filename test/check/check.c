@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/half.h"
 #include "cpu/cpu.h"
 #include "kern/isa.h"
 
@@ -84,6 +85,15 @@ float check_value(enum check_data kind) {
 unsigned check_repeats(const struct swiglu_kern *kern) { return 3 + 32 / kern->vl; }
 
 int check_same(float a, float b) { return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b)); }
+
+int check_stored(const char *at, int dtype, float f) {
+    const uint32_t f32 = isnan(f) ? 0x7FC00000 : swiglu_f32_bits(f); /* every stored NaN is the canonical one */
+    switch (dtype) {
+    case SWIGLU_F16: return swiglu_le16(at) == swiglu_f16_store(f);
+    case SWIGLU_BF16: return swiglu_le16(at) == swiglu_bf16_store(f);
+    default: return swiglu_le32(at) == f32;
+    }
+}
 
 /* ---- memory ---- */
 

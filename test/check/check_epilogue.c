@@ -127,15 +127,6 @@ static float store_total(const struct store_call *t, unsigned r, size_t i) {
     return t->args.sum ? y_before[r][i] + total : total;
 }
 
-int check_stored(const char *at, int dtype, float f) {
-    const uint32_t f32 = isnan(f) ? 0x7FC00000 : swiglu_f32_bits(f); /* every stored NaN is the canonical one */
-    switch (dtype) {
-    case SWIGLU_F16: return swiglu_le16(at) == swiglu_f16_store(f);
-    case SWIGLU_BF16: return swiglu_le16(at) == swiglu_bf16_store(f);
-    default: return swiglu_le32(at) == f32;
-    }
-}
-
 static int judge_store(const struct store_call *t) {
     const size_t size = t->args.dtype == SWIGLU_F32 ? 4 : 2, n = t->args.vectors * t->kern->vl;
     const size_t written = t->args.valid < n ? t->args.valid : n;
