@@ -3,7 +3,7 @@
 #   make            build the library and the tool into build/
 #   make demo       fetch a real model and check every feed-forward block of it
 #   make test       all tests (ARGS= for ctest, such as ARGS="-R pytest")
-#   make check      the kernels against each other and the reference (ARGS= for the program)
+#   make check      the kernels against each other and the reference (ARGS= another seed)
 #   make bench      speed of this machine as a share of its limits (ARGS= for swiglu bench)
 #   make asan, tsan, cover     the tests under sanitizers, and their line coverage
 #   make fuzz       a reader under libFuzzer: T=gguf, safetensors, json or npy, for SECONDS=60

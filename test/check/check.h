@@ -42,6 +42,9 @@ int check_stored(const char *at, int dtype, float f);
 enum check_data { CHECK_NORMAL, CHECK_SPECIAL, CHECK_TINY, CHECK_ZERO, CHECK_N_DATA };
 float check_value(enum check_data kind);
 
+/* The special ones in turn; 0 after the last. */
+int check_special(size_t i, float *value);
+
 /* How often a call is repeated with other numbers: one lane sees fewer of them than 16 do. */
 unsigned check_repeats(const struct swiglu_kern *kern);
 

@@ -146,25 +146,30 @@ static int judge(const struct call *t) {
     return judge_gaps(t);
 }
 
-/* Where the totals go: often all of them, as they are, and sometimes ragged, with a bias or a sum. */
-static void lay_out_store(struct call *t, enum check_data data) {
-    static const int dtypes[] = {SWIGLU_F32, SWIGLU_BF16, SWIGLU_F16};
-    const unsigned n = t->tile->panels * 2 * t->kern->vl, mr = t->tile->mr;
+/* Where the totals go, from their first column to column valid: exactly those bytes and the gaps between rows. */
+static void lay_out_store(struct call *t, int dtype, unsigned rows, size_t valid) {
     struct swiglu_store_args *const s = &t->store;
-    memset(s, 0, sizeof *s);
-    if (check_random() & 1) return;
-    const int ragged = check_random() % 3 == 0;
-    *s = (struct swiglu_store_args){.c = t->c, .rows = ragged ? 1 + (unsigned)(check_random() % mr) : mr,
-                                    .vectors = 2 * t->tile->panels, .valid = ragged ? 1 + check_random() % n : n,
-                                    .dtype = dtypes[check_random() % COUNT(dtypes)], .sum_bytes = sizeof sum_of[0]};
-    const size_t row_bytes = s->valid * (s->dtype == SWIGLU_F32 ? 4 : 2);
+    const size_t row_bytes = valid * (dtype == SWIGLU_F32 ? 4 : 2);
+    *s = (struct swiglu_store_args){.c = t->c, .rows = rows, .vectors = 2 * t->tile->panels, .valid = valid,
+                                    .dtype = dtype, .sum_bytes = sizeof sum_of[0]};
     s->ld_bytes = row_bytes + check_random() % 40;
-    s->y = check_memory(SLOT_Y, t->side, (s->rows - 1) * s->ld_bytes + row_bytes);
+    s->y = check_memory(SLOT_Y, t->side, (rows - 1) * s->ld_bytes + row_bytes);
+}
+
+static const int store_dtypes[] = {SWIGLU_F32, SWIGLU_BF16, SWIGLU_F16};
+
+/* Often all of them, as they are, and sometimes ragged, with a bias or a sum. */
+static void choose_store(struct call *t, enum check_data data) {
+    const unsigned n = t->tile->panels * 2 * t->kern->vl, mr = t->tile->mr;
+    t->store.y = NULL;
+    if (check_random() & 1) return;
+    const int ragged = check_random() % 3 == 0, dtype = store_dtypes[check_random() % COUNT(store_dtypes)];
+    lay_out_store(t, dtype, ragged ? 1 + (unsigned)(check_random() % mr) : mr, ragged ? 1 + check_random() % n : n);
     for (unsigned l = 0; l < n; l++) bias_of[l] = check_value(data);
     for (unsigned r = 0; r < mr; r++)
         for (unsigned l = 0; l < n; l++) sum_of[r][l] = check_value(data);
-    if (check_random() % 4 == 0) s->bias = bias_of;
-    if (check_random() % 4 == 0) s->sum = sum_of[0];
+    if (check_random() % 4 == 0) t->store.bias = bias_of;
+    if (check_random() % 4 == 0) t->store.sum = sum_of[0];
 }
 
 /* Sums that stand at 2^-126 when a product around 2^-150 moves them: the flush of bf16 compute hangs on one bit. */
@@ -192,10 +197,31 @@ static int check_call(struct call *t, enum check_data data) {
         for (unsigned l = 0; l < n; l++) w_of[l][i] = rounded(t->wt, threshold_value(i));
     }
     lay_out(t);
-    lay_out_store(t, data);
+    choose_store(t, data);
     for (unsigned r = 0; r < t->tile->mr; r++)
-        for (unsigned l = 0; l < n; l++) t->c[r * n + l] = c_before[r][l] = check_normal();
+        for (unsigned l = 0; l < n; l++) t->c[r * n + l] = c_before[r][l] = check_value(data);
     return check_survives(run, t) && judge(t);
+}
+
+/* Each special value as a total that is stored whole, in each type: in sums most of them are too rare to wait for. */
+static int check_ends(struct call *t) {
+    const unsigned n = t->tile->panels * 2 * t->kern->vl, mr = t->tile->mr;
+    float value;
+    t->add = 1, t->cut = 0;
+    for (t->k = 0; t->k < 3; t->k++) {
+        for (unsigned r = 0; r < mr && t->k; r++) x_of[r][t->k - 1] = 0;
+        for (unsigned l = 0; l < n && t->k; l++) w_of[l][t->k - 1] = 1;
+        t->steps = swiglu_kern_steps(t->info, t->k);
+        for (size_t d = 0; d < COUNT(store_dtypes); d++)
+            for (size_t i = 0; check_special(i, &value); i++) {
+                lay_out(t);
+                lay_out_store(t, store_dtypes[d], mr, n);
+                for (unsigned r = 0; r < mr; r++)
+                    for (unsigned l = 0; l < n; l++) t->c[r * n + l] = c_before[r][l] = value;
+                if (!check_survives(run, t) || !judge(t)) return 0;
+            }
+    }
+    return 1;
 }
 
 int check_tile(const struct swiglu_kern *kern, const struct swiglu_tile *tile, enum swiglu_wt wt) {
@@ -212,5 +238,5 @@ int check_tile(const struct swiglu_kern *kern, const struct swiglu_tile *tile, e
             if (!check_call(&t, (enum check_data)(repeat % CHECK_N_DATA))) return 0;
         }
     }
-    return 1;
+    return check_ends(&t);
 }
