@@ -1,98 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of the C API that the benchmarks need, through ctypes: any number of builds of the library in one process."""
 import ctypes as c
+import importlib.util
 import mmap
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 import numpy as np
 
-DTYPES = {"f32": 0, "f16": 1, "bf16": 30}
+# The structs and prototypes of the Python package, without the package: that would load a library of its own.
+_spec = importlib.util.spec_from_file_location("_abi", Path(__file__).parents[1] / "python/swiglu/_abi.py")
+_abi = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_abi)
+
+DTYPES = {name: _abi.DTYPES[name] for name in ("f32", "f16", "bf16")}
 NUMPY_DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}  # bf16: its bits
-COMPUTE_BF16 = 2
-LEVELS = {1: "generic", 2: "avx2", 4: "avx512", 8: "avx512bf16", 16: "neon"}
+COMPUTE_BF16 = _abi.COMPUTES["bf16"]
+LEVELS = {bit: name for name, bit in _abi.ISAS.items()}
 HUGE_PAGE = 2 << 20
-
-
-class Sized(c.Structure):
-    """A struct that begins with its own size."""
-
-    def __init__(self, **fields):
-        super().__init__(struct_size=c.sizeof(self), **fields)
-
-
-class Error(Sized):
-    _fields_ = [("struct_size", c.c_size_t), ("status", c.c_int), ("os_errno", c.c_int), ("offset", c.c_uint64),
-                ("text", c.c_char * 448)]
-
-
-class Act(Sized):
-    _fields_ = [("struct_size", c.c_size_t), ("kind", c.c_int)] + [
-        (n, c.c_float) for n in ("alpha", "up_offset", "gate_lo", "gate_hi", "up_lo", "up_hi")
-    ] + [("clamp_after", c.c_int), ("param", c.c_float * 6)]
-
-
-class Matrix(c.Structure):
-    _fields_ = [("data", c.c_void_p), ("read", c.c_void_p), ("ctx", c.c_void_p), ("dtype", c.c_int),
-                ("in_out", c.c_int), ("rows", c.c_size_t), ("cols", c.c_size_t), ("ld_elems", c.c_size_t)]
-
-
-class Vector(c.Structure):
-    _fields_ = [("data", c.c_void_p), ("dtype", c.c_int)]
-
-
-class Desc(Sized):
-    _fields_ = [("struct_size", c.c_size_t), ("d_in", c.c_size_t), ("d_ff", c.c_size_t), ("d_out", c.c_size_t),
-                ("layout", c.c_int), ("act", Act), ("gate", Matrix), ("up", Matrix), ("down", Matrix),
-                ("gate_bias", Vector), ("up_bias", Vector), ("down_bias", Vector)]
-
-
-class Options(Sized):
-    _fields_ = [("struct_size", c.c_size_t), ("compute", c.c_int), ("isa_mask", c.c_uint64), ("progress", c.c_void_p),
-                ("progress_ctx", c.c_void_p)]
-
-
-class BlockInfo(Sized):
-    _fields_ = [("struct_size", c.c_size_t), ("d_in", c.c_size_t), ("d_ff", c.c_size_t), ("d_out", c.c_size_t),
-                ("gated", c.c_int), ("compute_up", c.c_int), ("compute_down", c.c_int), ("isa", c.c_uint64),
-                ("kernel_up", c.c_char_p), ("kernel_down", c.c_char_p), ("why", c.c_char_p),
-                ("packed_bytes", c.c_uint64), ("file_bytes", c.c_uint64), ("expanded", c.c_int)]
-
-
-class Rows(c.Structure):
-    _fields_ = [("data", c.c_void_p), ("dtype", c.c_int), ("ld_elems", c.c_size_t)]
-
-
-class Work(c.Structure):
-    _fields_ = [("data", c.c_void_p), ("bytes", c.c_size_t)]
-
-
-class Runner(c.Structure):
-    _fields_ = [("run", c.c_void_p), ("ctx", c.c_void_p), ("n_threads", c.c_uint)]
-
-
-class Limits(Sized):
-    _fields_ = [("struct_size", c.c_size_t), ("f32_flops", c.c_double), ("bf16_flops", c.c_double),
-                ("read_bytes", c.c_double)]
-
-
-class Build(Sized):
-    _fields_ = [("struct_size", c.c_size_t), ("version", c.c_char_p), ("compiler", c.c_char_p), ("abi", c.c_int)]
-
-
-_ARGUMENTS = {
-    "swiglu_act_init": [c.c_void_p, c.c_char_p],
-    "swiglu_encode": [c.c_int, c.c_void_p, c.c_size_t, c.c_void_p],
-    "swiglu_decode": [c.c_int, c.c_void_p, c.c_size_t, c.c_void_p],
-    "swiglu_block_create": [c.c_void_p, c.c_void_p, c.c_void_p, c.c_void_p],
-    "swiglu_block_query": [c.c_void_p, c.c_void_p],
-    "swiglu_forward_bytes": [c.c_void_p, c.c_size_t, c.c_uint, c.c_void_p],
-    "swiglu_forward": [c.c_void_p, c.c_size_t, Rows, Rows, Work, c.c_void_p],
-    "swiglu_pool_create": [c.c_uint, c.c_void_p],
-    "swiglu_measure": [c.c_uint64, c.c_double, c.c_void_p, c.c_size_t, c.c_void_p, c.c_void_p],
-    "swiglu_version": [c.c_void_p],
-}
 
 
 class Library:
@@ -103,7 +30,7 @@ class Library:
         pool = c.c_void_p()
         self.call("swiglu_pool_create", n_threads, c.byref(pool))
         self.runner, self.n_threads = self._lib.swiglu_pool_runner(pool), n_threads
-        build = Build()
+        build = _abi.new(_abi.Build)
         self.call("swiglu_version", c.byref(build))
         self.version, self.compiler = build.version.decode(), build.compiler.decode()
 
@@ -113,13 +40,7 @@ class Library:
         with tempfile.TemporaryDirectory() as folder:
             copy = shutil.copy(path, os.path.join(folder, "libswiglu.so"))
             lib = c.CDLL(copy, mode=os.RTLD_LOCAL | os.RTLD_NOW)
-        for name, arguments in _ARGUMENTS.items():
-            getattr(lib, name).argtypes = arguments
-            getattr(lib, name).restype = c.c_int
-        lib.swiglu_status_name.restype = c.c_char_p
-        lib.swiglu_pool_runner.argtypes, lib.swiglu_pool_runner.restype = [c.c_void_p], Runner
-        lib.swiglu_desc_init.argtypes = lib.swiglu_block_destroy.argtypes = [c.c_void_p]
-        lib.swiglu_desc_init.restype = lib.swiglu_block_destroy.restype = None
+        _abi.declare(lib)
         return lib
 
     def call(self, name, *args, error=None):
@@ -141,7 +62,7 @@ class Library:
         return out
 
     def measure(self, memory, seconds, isa_mask=0):
-        limits = Limits()
+        limits = _abi.new(_abi.Limits)
         self.call("swiglu_measure", isa_mask, seconds, memory.ctypes.data, memory.nbytes, c.byref(self.runner),
                   c.byref(limits))
         return limits
@@ -151,17 +72,17 @@ class Block:
     """Prepared weights: gate, up [f, d] and down [d, f] as Library.encode gives them."""
 
     def __init__(self, library, gate, up, down, dtype, activation, isa_mask=0):
-        desc, error, self._pointer = Desc(), Error(), c.c_void_p()
+        desc, error, self._pointer = _abi.Desc(), _abi.new(_abi.Error), c.c_void_p()
         self.library = library
         library._lib.swiglu_desc_init(c.byref(desc))
         library.call("swiglu_act_init", c.byref(desc.act), activation.encode())
         desc.d_ff, desc.d_in = gate.shape
         desc.d_out = desc.d_in
-        desc.gate, desc.up, desc.down = (Matrix(data=w.ctypes.data, dtype=DTYPES[dtype], rows=w.shape[0],
-                                                cols=w.shape[1]) for w in (gate, up, down))
-        library.call("swiglu_block_create", c.byref(desc), c.byref(Options(isa_mask=isa_mask)),
+        desc.gate, desc.up, desc.down = (_abi.Matrix(data=w.ctypes.data, dtype=DTYPES[dtype], rows=w.shape[0],
+                                                     cols=w.shape[1]) for w in (gate, up, down))
+        library.call("swiglu_block_create", c.byref(desc), c.byref(_abi.new(_abi.Options, isa_mask=isa_mask)),
                      c.byref(self._pointer), c.byref(error), error=error)
-        self.info = BlockInfo()
+        self.info = _abi.new(_abi.BlockInfo)
         library.call("swiglu_block_query", self._pointer, c.byref(self.info))
 
     def close(self):
@@ -176,8 +97,8 @@ class Block:
     def forward(self, x, y, work, dtype):
         """A function without arguments that computes y from x, both of the dtype."""
         function, runner = self.library._lib.swiglu_forward, c.byref(self.library.runner)
-        args = (self._pointer, x.shape[0], Rows(x.ctypes.data, DTYPES[dtype], 0), Rows(y.ctypes.data, DTYPES[dtype], 0),
-                Work(work.ctypes.data, work.nbytes), runner)
+        x_rows, y_rows = (_abi.Rows(a.ctypes.data, DTYPES[dtype], 0) for a in (x, y))
+        args = (self._pointer, x.shape[0], x_rows, y_rows, _abi.Work(work.ctypes.data, work.nbytes), runner)
 
         def run():
             if function(*args):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C ABI of include/swiglu/swiglu.h and model.h: structs, enums and function prototypes, nothing else.
+"""The C ABI of include/swiglu/swiglu.h and model.h: structs, enums and function prototypes, nothing else. It stands
+alone, so that tests and benchmarks load it without the package.
 
 test/python/test_abi.py compares every size and offset with what a C compiler says.
 """
@@ -179,6 +180,10 @@ class Counts(ctypes.Structure):
     ]
 
 
+class Limits(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t), ("f32_flops", c_double), ("bf16_flops", c_double), ("read_bytes", c_double)]
+
+
 class Build(ctypes.Structure):
     _fields_ = [("struct_size", c_size_t), ("version", c_char_p), ("compiler", c_char_p), ("abi", c_int)]
 
@@ -273,6 +278,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "swiglu_reference": Reference,
     "swiglu_cpu_info": CpuInfo,
     "swiglu_counts": Counts,
+    "swiglu_limits": Limits,
     "swiglu_build": Build,
     "swiglu_grads": Grads,
     "swiglu_model_options": ModelOptions,
@@ -318,6 +324,7 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "swiglu_cpu_query": (c_int, [POINTER(CpuInfo)]),
     "swiglu_width": (c_int, [c_int, c_size_t, c_size_t, c_double, _size_p]),
     "swiglu_count": (c_int, [POINTER(Desc), POINTER(Counts)]),
+    "swiglu_measure": (c_int, [c_uint64, c_double, c_void_p, c_size_t, c_void_p, POINTER(Limits)]),
     "swiglu_version": (c_int, [POINTER(Build)]),
     "swiglu_model_open": (c_int, [c_char_p, POINTER(ModelOptions), POINTER(c_void_p), POINTER(Error)]),
     "swiglu_model_close": (None, [c_void_p]),
@@ -330,6 +337,14 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-def new(struct: type[Any]) -> Any:
-    """A zeroed struct with its struct_size set."""
-    return struct(struct_size=ctypes.sizeof(struct))
+def declare(library: ctypes.CDLL) -> None:
+    """Gives every function its prototype; AttributeError where the library lacks one."""
+    for name, (result, arguments) in PROTOTYPES.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+
+
+def new(struct: type[Any], **fields: Any) -> Any:
+    """A struct with its struct_size set; what is not named is zero."""
+    return struct(struct_size=ctypes.sizeof(struct), **fields)

@@ -33,10 +33,7 @@ def _load(path: Path) -> ctypes.CDLL:
     except OSError as error:
         raise ImportError(f"swiglu: {path} cannot be loaded: {error}") from None
     try:
-        for name, (result, arguments) in _abi.PROTOTYPES.items():
-            function = getattr(library, name)
-            function.restype = result
-            function.argtypes = arguments
+        _abi.declare(library)
     except AttributeError as error:
         raise ImportError(f"swiglu: {path} is another version of the library: {error}") from None
     build = _abi.new(_abi.Build)

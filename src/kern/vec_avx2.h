@@ -3,6 +3,8 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "kern/flush_x86.h"
+
 /* Opens the level's target region; the isa_*.c that includes this closes it. */
 SW_TARGET_BEGIN(LEVEL_TARGET)
 
@@ -115,14 +117,6 @@ SW_ALWAYS_INLINE void v_pair_zip(const void *even, const void *odd, V to[2]) {
     to[0] = v_from_bits(_mm256_permute2x128_si256(low, high, 0x20));
     to[1] = v_from_bits(_mm256_permute2x128_si256(low, high, 0x31));
 }
-/* Compilers move arithmetic across a change of MXCSR. V_PIN passes accumulators through a value that the change produces,
- * so that chains stay between the two. Several at once, and not volatile, or GCC 12 unrolls none of the loops. */
-#define V_FLUSH_ENTER()                                         \
-    unsigned csr_ = _mm_getcsr(), flush_ = csr_ | 0x8040, order_; \
-    __asm__ volatile("ldmxcsr %1" : "=r"(order_) : "m"(flush_))
-#define V_FLUSH_LEAVE() __asm__ volatile("ldmxcsr %1" : "+r"(order_) : "m"(csr_))
-#define V_PIN2(a, b) __asm__("" : "+x"(a), "+x"(b), "+r"(order_))
-#define V_PIN4(a, b, c, d) __asm__("" : "+x"(a), "+x"(b), "+x"(c), "+x"(d), "+r"(order_))
 
 SW_ALWAYS_INLINE VD vd_from(V a) {
     return (VD){_mm256_cvtps_pd(_mm256_castps256_ps128(a)), _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1))};

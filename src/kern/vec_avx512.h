@@ -3,6 +3,8 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "kern/flush_x86.h"
+
 /* Opens the level's target region; the isa_*.c that includes this closes it. */
 SW_TARGET_BEGIN(LEVEL_TARGET)
 
@@ -102,14 +104,6 @@ SW_ALWAYS_INLINE void v_pair_zip(const void *even, const void *odd, V to[2]) {
     to[0] = v_from_bits(_mm512_permutex2var_epi16(a, low, b));
     to[1] = v_from_bits(_mm512_permutex2var_epi16(a, _mm512_add_epi16(low, _mm512_set1_epi16(16)), b));
 }
-/* Compilers move arithmetic across a change of MXCSR. V_PIN passes accumulators through a value that the change produces,
- * so that chains stay between the two. Several at once, and not volatile, or GCC 12 unrolls none of the loops. */
-#define V_FLUSH_ENTER()                                         \
-    unsigned csr_ = _mm_getcsr(), flush_ = csr_ | 0x8040, order_; \
-    __asm__ volatile("ldmxcsr %1" : "=r"(order_) : "m"(flush_))
-#define V_FLUSH_LEAVE() __asm__ volatile("ldmxcsr %1" : "+r"(order_) : "m"(csr_))
-#define V_PIN2(a, b) __asm__("" : "+v"(a), "+v"(b), "+r"(order_))
-#define V_PIN4(a, b, c, d) __asm__("" : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+r"(order_))
 
 /* Double precision, for activations that need it: both halves at once. */
 SW_ALWAYS_INLINE VD vd_from(V a) {

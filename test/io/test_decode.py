@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every decoder of the library equals the Python package gguf, bit for bit (any NaN equals any NaN)."""
-import ctypes
-
 import gguf
 import numpy as np
 import pytest
@@ -32,7 +30,7 @@ def blocks(qtype, rng):
 def decode(qtype, raw):
     n = raw.shape[0] * gguf.GGML_QUANT_SIZES[qtype][0]
     out = np.empty(n, np.float32)
-    assert library.swiglu_decode(int(qtype), raw.ctypes.data_as(ctypes.c_void_p), n, out) == 0
+    assert library.swiglu_decode(int(qtype), raw.ctypes.data, n, out.ctypes.data) == 0
     return out
 
 
@@ -76,14 +74,14 @@ def test_decoder_reads_any_alignment(qtype):
         moved = np.zeros(raw.size + 8, np.uint8)
         moved[shift:shift + raw.size] = raw
         out = np.empty(want.size, np.float32)
-        assert library.swiglu_decode(int(qtype), moved[shift:].ctypes.data_as(ctypes.c_void_p), want.size, out) == 0
+        assert library.swiglu_decode(int(qtype), moved[shift:].ctypes.data, want.size, out.ctypes.data) == 0
         assert_same_bits(out, want)
 
 
 def test_decode_refuses_partial_blocks_and_unknown_formats():
     out = np.full(8, 3, np.float32)
     raw = np.zeros(64, np.uint8)
-    data = raw.ctypes.data_as(ctypes.c_void_p)
-    assert library.swiglu_decode(int(T.Q4_0), data, 31, out) == 20
-    assert library.swiglu_decode(int(T.IQ2_XXS), data, 256, out) == 10
+    data = raw.ctypes.data
+    assert library.swiglu_decode(int(T.Q4_0), data, 31, out.ctypes.data) == 20
+    assert library.swiglu_decode(int(T.IQ2_XXS), data, 256, out.ctypes.data) == 10
     assert (out == 3).all()

@@ -152,7 +152,7 @@ def test_G70_G71_bad_scales_can_be_seen(write):
     out = np.empty(32, np.float32)
     with capi.opened(write(files["G70"])) as model:
         raw = model.read(0, 0, 18)
-        assert capi.library.swiglu_decode(2, raw, 32, out) == capi.OK and np.isnan(out).all()
+        assert capi.library.swiglu_decode(2, raw, 32, out.ctypes.data) == capi.OK and np.isnan(out).all()
     with capi.opened(write(files["G71"])) as model:
         assert model.read(0, 0, 1) == b"\xff"
 
