@@ -46,7 +46,8 @@ class TensorInfo:
 @dataclasses.dataclass(frozen=True)
 class LayerInfo:
     """One feed-forward block of a file. Where usable is False, reason says why. gate to norm are indices of tensors, -1
-    where there is none; a packed layout has both halves in gate."""
+    where there is none; a packed layout has both halves in gate. expert is the expert of a mixture, -1 for other blocks;
+    in_out tells that the file has the matrices as [inputs, outputs]."""
 
     layer: int
     usable: bool
@@ -66,6 +67,8 @@ class LayerInfo:
     down_bias: int
     norm: int
     weight_bytes: int
+    in_out: bool
+    expert: int
 
 
 def _text(value: Any) -> str:
@@ -91,9 +94,16 @@ class Model:
     """The feed-forward blocks of a checkpoint file. model[i] packs block i into a Block of its own, which outlives the
     model; layers tells of every block what it is before anything is read. Made by load()."""
 
-    def __init__(self, path: Union[str, os.PathLike[str]], *, strict: bool = False, activation: Optional[str] = None) -> None:
-        options = _abi.new(_abi.ModelOptions)
-        options.strict = strict
+    def __init__(
+        self,
+        path: Union[str, os.PathLike[str]],
+        *,
+        strict: bool = False,
+        activation: Optional[str] = None,
+        scan: bool = False,
+        experts: bool = False,
+    ) -> None:
+        options = _abi.new(_abi.ModelOptions, strict=strict, scan=scan, experts=experts)
         if activation is not None:
             Activation.named(activation)
             options.activation = activation.encode()
@@ -124,7 +134,7 @@ class Model:
         for field in dataclasses.fields(LayerInfo):
             value = getattr(info, "layout_name" if field.name == "layout" else field.name)
             values[field.name] = _text(value) if field.type == "str" else value
-        values["usable"] = bool(info.usable)
+        values["usable"], values["in_out"] = bool(info.usable), bool(info.in_out)
         return LayerInfo(**values)
 
     def _tensor(self, i: int) -> TensorInfo:
@@ -188,8 +198,21 @@ class Model:
         raise TypeError("a swiglu.Model cannot be copied or pickled: load the file again")
 
 
-def load(path: Union[str, os.PathLike[str]], *, strict: bool = False, activation: Optional[str] = None) -> Model:
-    """Opens a checkpoint (GGUF), checks all of its header and finds its feed-forward blocks. strict: warnings become
-    errors. activation: a name that overrides what the file says. Raises OSError (open, read), ValueError (the format, an
-    unknown activation)."""
-    return Model(path, strict=strict, activation=activation)
+def load(
+    path: Union[str, os.PathLike[str]],
+    *,
+    strict: bool = False,
+    activation: Optional[str] = None,
+    scan: bool = False,
+    experts: bool = False,
+) -> Model:
+    """Opens a checkpoint, checks all of its headers and finds its feed-forward blocks: a GGUF file, a .safetensors file with
+    the config.json beside it, or a folder of such shards (docs/files.md).
+
+    strict       warnings become errors
+    activation   a name that overrides what the file says
+    scan         a folder's index is not read, but every *.safetensors file in it
+    experts      each expert of a mixture is a block of its own too; nothing is routed
+
+    Raises OSError (open, read), ValueError (the format, an unknown activation), MemoryError."""
+    return Model(path, strict=strict, activation=activation, scan=scan, experts=experts)

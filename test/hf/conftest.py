@@ -20,6 +20,14 @@ def pytest_ignore_collect(collection_path, config):
     return None
 
 
+@pytest.fixture
+def model():
+    """A small random Llama."""
+    from families import make
+
+    return make("llama")
+
+
 def pytest_sessionfinish(session, exitstatus):
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = 77  # what CTest takes for skipped

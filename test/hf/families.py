@@ -54,3 +54,9 @@ def tokens(rows=2, length=9):
 def blocks(model):
     """(name, module) of the feed-forward blocks: all that is called mlp."""
     return [(name, module) for name, module in model.named_modules() if name.endswith(".mlp")]
+
+
+def run(model):
+    """Logits of the tokens, without gradients."""
+    with torch.no_grad():
+        return model(tokens()).logits

@@ -11,17 +11,7 @@ import pytest
 import swiglu
 import torch
 import transformers
-from families import LAYERS, blocks, make, tokens
-
-
-@pytest.fixture
-def model():
-    return make("llama")
-
-
-def run(model):
-    with torch.no_grad():
-        return model(tokens()).logits
+from families import LAYERS, blocks, make, run, tokens
 
 
 def test_the_class_can_be_imported(model):

@@ -9,15 +9,10 @@ import pytest
 import swiglu
 import torch
 import transformers
-from families import FAMILIES, LAYERS, blocks, make, tokens
+from families import FAMILIES, LAYERS, blocks, make, run, tokens
 from swiglu.dropin import FreedWeightError
 
 BITS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}
-
-
-def run(model):
-    with torch.no_grad():
-        return model(tokens()).logits
 
 
 def same_bits(a, b):

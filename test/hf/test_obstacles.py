@@ -3,19 +3,9 @@
 import pytest
 import swiglu
 import torch
-from families import LAYERS, blocks, make, tokens
+from families import LAYERS, blocks, make, run, tokens
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
-
-
-@pytest.fixture
-def model():
-    return make("llama")
-
-
-def run(model):
-    with torch.no_grad():
-        return model(tokens()).logits
 
 
 def first(model):

@@ -14,6 +14,8 @@ from swiglu._abi import (  # noqa: F401 - tests take these from here
     BF16, E_ARGUMENT, E_FORMAT, E_OPEN, E_READ, E_UNSUPPORTED, F16, F32, OK, Rows, Work, new)
 from swiglu._library import lib as library
 
+from hostile import rewriting
+
 SEPARATE, GATE_UP, UP_GATE, INTERLEAVED, UNGATED = range(5)
 NO_OFFSET = 2**64 - 1
 
@@ -121,3 +123,16 @@ def opened(path, **options):
         yield model
     finally:
         model.close()
+
+
+def statuses_of_opening(path, times, places):
+    """What opening the file gives while another process keeps rewriting it (hostile.rewriting)."""
+    seen = set()
+    with rewriting(path, places):
+        for _ in range(times):
+            try:
+                Model(path).close()
+                seen.add(OK)
+            except Failure as failure:
+                seen.add(failure.status)
+    return seen

@@ -3,7 +3,10 @@
 
 A row: number, bytes, words that the error must hold. No words: the file must be accepted.
 """
+import contextlib
 import struct
+import subprocess
+import sys
 
 
 def u32(v):
@@ -136,3 +139,22 @@ ROWS = [
      ["ffn_up.weight rows 256", "ffn_gate.weight rows 128"]),
     ("G73", G([T(b"blk.4294967296.ffn_gate.weight", [8])], bytes(32)), ["layer number 4294967296"]),
 ]
+
+
+@contextlib.contextmanager
+def rewriting(path, places):
+    """Another process keeps switching each place of the file, {offset: (good bytes, absurd ones)}."""
+    writer = subprocess.Popen([sys.executable, "-c", f"""
+import os
+fd = os.open({str(path)!r}, os.O_WRONLY)
+places = {places!r}
+while True:
+    for which in (1, 0):
+        for at, values in places.items():
+            os.pwrite(fd, values[which], at)
+"""])
+    try:
+        yield
+    finally:
+        writer.kill()
+        writer.wait()

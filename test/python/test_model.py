@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""swiglu.load: blocks of a GGUF file, made here with the gguf package, and of the real model where it is there."""
+"""swiglu.load: blocks of files made here with the gguf and safetensors packages, and of the real model where it is there."""
+import json
 import os
 
 import gguf
 import numpy as np
 import pytest
 import swiglu
+from safetensors.numpy import save_file
 
 D, F = 32, 64
 
@@ -49,6 +51,45 @@ def test_blocks_of_a_file(path, weights):
     for i, block in enumerate(blocks):  # they outlive the model
         scaled = {name: array * np.float32(i + 1) for name, array in weights.items()}
         assert np.array_equal(block(x), swiglu.ffn(x, **scaled))
+
+
+def of_layer(weights, name="model.layers.0.mlp.{}_proj.weight"):
+    return {name.format(part): array for part, array in weights.items()}
+
+
+def test_folder_of_shards(tmp_path, weights):
+    """As it is saved, and with an index that names a shard which is not there: scan finds the rest."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_act": "silu"}))
+    shard, index = "model-00001-of-00001.safetensors", tmp_path / "model.safetensors.index.json"
+    save_file(of_layer(weights), tmp_path / shard)
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(of_layer(weights), shard)}))
+    x = np.random.default_rng(1).standard_normal((3, D)).astype(np.float32)
+    with swiglu.load(tmp_path) as model:
+        assert (model.info.format, len(model), model.layers[0].in_out, model.layers[0].expert) == ("safetensors", 1, False, -1)
+        assert np.array_equal(model[0](x), swiglu.ffn(x, **weights))
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(of_layer(weights), "gone.safetensors")}))
+    with pytest.raises((OSError, ValueError), match="gone.safetensors"):
+        swiglu.load(tmp_path)
+    with swiglu.load(tmp_path, scan=True) as model:
+        assert np.array_equal(model[0](x), swiglu.ffn(x, **weights))
+
+
+def test_experts(tmp_path, weights):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3_moe", "hidden_act": "silu"}))
+    tensors = {}
+    for e in range(2):
+        scaled = {part: array * np.float32(e + 1) for part, array in weights.items()}
+        tensors.update(of_layer(scaled, f"model.layers.0.mlp.experts.{e}.{{}}_proj.weight"))
+    save_file(tensors, tmp_path / "model.safetensors")
+    with swiglu.load(tmp_path) as model:
+        assert not any(layer.usable for layer in model.layers)
+    x = np.random.default_rng(1).standard_normal((3, D)).astype(np.float32)
+    with swiglu.load(tmp_path, experts=True) as model:
+        usable = [i for i, layer in enumerate(model.layers) if layer.usable]
+        assert [model.layers[i].expert for i in usable] == [0, 1]
+        for e, i in enumerate(usable):
+            scaled = {part: array * np.float32(e + 1) for part, array in weights.items()}
+            assert np.array_equal(model[i](x), swiglu.ffn(x, **scaled))
 
 
 def test_errors(path, tmp_path):
