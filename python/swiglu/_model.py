@@ -46,8 +46,8 @@ class TensorInfo:
 @dataclasses.dataclass(frozen=True)
 class LayerInfo:
     """One feed-forward block of a file. Where usable is False, reason says why. gate to norm are indices of tensors, -1
-    where there is none; a packed layout has both halves in gate. expert is the expert of a mixture, -1 for other blocks;
-    in_out tells that the file has the matrices as [inputs, outputs]."""
+    where there is none; a packed layout has both halves in gate. expert is the number of an expert of a mixture, -2 for the
+    one that all tokens go to, -1 for other blocks; in_out tells that the file has the matrices as [inputs, outputs]."""
 
     layer: int
     usable: bool
