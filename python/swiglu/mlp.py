@@ -10,12 +10,11 @@ import dataclasses
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from ._block import width
-from .dropin.recipe import Recipe
-from .nn import FusedBlock
+from .torch._fused import FusedBlock
+from .torch._recipe import Recipe
 
 __all__ = ["FFN", "SLLM_100M", "ModelConfig", "SwiGLU"]
 
@@ -62,9 +61,6 @@ class SwiGLU(FusedBlock):
         self.up = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
         self.down = nn.Linear(config.d_ff, config.d_model, bias=config.bias)
 
-    def _by_children(self, x: Tensor) -> Tensor:
-        return self.down(F.silu(self.gate(x)) * self.up(x))  # type: ignore[no-any-return]
-
 
 class FFN(FusedBlock):
     """y = dropout(w2(gelu(w1(x)))) as in GPT-2: the tanh form of GELU and a hidden width of 4 d_model.
@@ -77,9 +73,6 @@ class FFN(FusedBlock):
         self.w1 = nn.Linear(config.d_model, 4 * config.d_model, bias=config.bias)
         self.w2 = nn.Linear(4 * config.d_model, config.d_model, bias=config.bias)
         self.dropout = nn.Dropout(config.dropout)
-
-    def _by_children(self, x: Tensor) -> Tensor:
-        return self.dropout(self.w2(F.gelu(self.w1(x), approximate="tanh")))  # type: ignore[no-any-return]
 
 
 def _main() -> None:

@@ -8,41 +8,17 @@ one, and by calling them where it is not (hooks, adapters, other devices), which
 
 from __future__ import annotations
 
-import warnings
 from typing import Optional
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from ._block import width
-from .dropin.recipe import Recipe, evaluate, obstacle, obstacle_of_input
 from .planning import calculate_ffn_params
-from .torch import PackedWeights
+from .torch._fused import FusedBlock
+from .torch._recipe import Recipe
 
 __all__ = ["GeGLU", "SwiGLU", "SwiGLUMLP", "SwiGLUParallel", "calculate_ffn_params"]
-
-_told: set[str] = set()
-
-
-class FusedBlock(PackedWeights):
-    """Base of the modules here: _recipe names the children, _by_children calls them one by one."""
-
-    _recipe: Recipe
-
-    def forward(self, x: Tensor) -> Tensor:
-        """y [..., output width] of x [..., input width]."""
-        reason = obstacle(self, self._recipe) or obstacle_of_input(x, self, self._recipe)
-        if reason is None:
-            return evaluate(self, self._recipe, x)
-        if not torch.compiler.is_compiling() and reason not in _told:
-            _told.add(reason)
-            warnings.warn(f"swiglu: {type(self).__name__} runs in plain PyTorch: {reason}", stacklevel=2)
-        return self._by_children(x)
-
-    def _by_children(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
-
 
 class _Sized(FusedBlock):
     """The constructor that the three modules of one family share."""
@@ -58,6 +34,7 @@ class _Sized(FusedBlock):
         self.hidden_dim = hidden_dim
 
     def extra_repr(self) -> str:
+        """What repr shows besides the children."""
         return f"input_dim={self.input_dim}, hidden_dim={self.hidden_dim}, output_dim={self.output_dim}"
 
 
@@ -86,9 +63,6 @@ class SwiGLU(_Sized):
         self.w_up = nn.Linear(input_dim, self.hidden_dim, bias=bias)
         self.w_down = nn.Linear(self.hidden_dim, self.output_dim, bias=bias)
 
-    def _by_children(self, x: Tensor) -> Tensor:
-        return self.w_down(F.silu(self.w_gate(x)) * self.w_up(x))  # type: ignore[no-any-return]
-
 
 class SwiGLUParallel(_Sized):
     """SwiGLU with gate and up in one matrix, w_gate_up: first all of gate, then all of up. The arguments of SwiGLU."""
@@ -106,10 +80,6 @@ class SwiGLUParallel(_Sized):
         super().__init__(input_dim, hidden_dim, output_dim, multiple_of)
         self.w_gate_up = nn.Linear(input_dim, 2 * self.hidden_dim, bias=bias)
         self.w_down = nn.Linear(self.hidden_dim, self.output_dim, bias=bias)
-
-    def _by_children(self, x: Tensor) -> Tensor:
-        gate, up = self.w_gate_up(x).chunk(2, dim=-1)
-        return self.w_down(F.silu(gate) * up)  # type: ignore[no-any-return]
 
 
 class GeGLU(_Sized):
@@ -130,9 +100,6 @@ class GeGLU(_Sized):
         self.w_up = nn.Linear(input_dim, self.hidden_dim, bias=bias)
         self.w_down = nn.Linear(self.hidden_dim, self.output_dim, bias=bias)
 
-    def _by_children(self, x: Tensor) -> Tensor:
-        return self.w_down(F.gelu(self.w_gate(x)) * self.w_up(x))  # type: ignore[no-any-return]
-
 
 class SwiGLUMLP(FusedBlock):
     """y = down_proj(silu(gate_proj(x)) * up_proj(x)) with the names of Llama's block; each child is an nn.Linear with bias
@@ -145,9 +112,6 @@ class SwiGLUMLP(FusedBlock):
         self.gate_proj = nn.Linear(d_model, d_ff)
         self.up_proj = nn.Linear(d_model, d_ff)
         self.down_proj = nn.Linear(d_ff, d_model)
-
-    def _by_children(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))  # type: ignore[no-any-return]
 
 
 def _main() -> None:

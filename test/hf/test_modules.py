@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from swiglu.mlp import FFN, SLLM_100M, ModelConfig
 from swiglu.nn import GeGLU, SwiGLU, SwiGLUMLP, SwiGLUParallel, calculate_ffn_params
+from swiglu.torch import FFN as AnyFFN
+from swiglu.torch import _fused
 from torch import nn
 
 CONFIG = ModelConfig(d_model=24, d_ff=40, bias=True, dropout=0.5)
@@ -179,7 +181,7 @@ def test_torch_judge(capsys, tmp_path, monkeypatch):
 
 
 def test_the_plain_way_says_so_once(monkeypatch):
-    monkeypatch.setattr(swiglu.nn, "_told", set())
+    monkeypatch.setattr(_fused, "_told", set())
     module = SwiGLUMLP(8, 12)
     seen = []
     module.up_proj.register_forward_hook(lambda *_: seen.append(1))
@@ -191,14 +193,75 @@ def test_the_plain_way_says_so_once(monkeypatch):
         assert torch.equal(module(x), module._by_children(x))
     assert len(seen) == 3
     assert SwiGLU(8, 12, multiple_of=1).double()(x.double()).dtype == torch.float64
-    with pytest.raises(RuntimeError):
-        SwiGLU(8, 12, multiple_of=1)(x.double())
+
+
+def test_wrong_inputs_are_named():
+    x, module = torch.randn(3, 8), SwiGLU(8, 12, multiple_of=1)
+    for wrong in (x.double(), x.long(), x.bfloat16()):
+        with pytest.raises(TypeError, match=f"x is {wrong.dtype}, w_down.weight is torch.float32"):
+            module(wrong)
+    with pytest.raises(TypeError, match="x must be a torch.Tensor, not ndarray"):
+        module(x.numpy())
+    with pytest.raises(ValueError, match=r"x has shape \(3, 7\), expected \[..., 8\]"):
+        module(x[:, :7])
+
+
+@pytest.mark.parametrize("make", [lambda: SwiGLU(8), lambda: SwiGLUParallel(8), lambda: GeGLU(8), lambda: AnyFFN(8, 12)])
+def test_meta_beside_others_is_refused(make):
+    """nn.Linear without a bias gives memory that nothing has written for it."""
+    x, module = torch.randn(3, 8), make()
+    with pytest.raises(ValueError, match=r"x is on meta, w?_?down.*weight is on cpu"):
+        module(x.to("meta"))
+    module.to("meta")
+    with pytest.raises(ValueError, match=r"x is on cpu, w?_?down.*weight is on meta"):
+        module(x)
+    assert module(x.to("meta")).shape == x.shape
+
+
+@pytest.mark.parametrize("gated", [True, False])
+@pytest.mark.parametrize("activation", ["silu", "gelu", "silu(gate_hi=1.0)", "relu2"])
+def test_ffn_calls_its_children_where_they_have_hooks_or_adapters(activation, gated):
+    torch.manual_seed(0)
+    x, module = torch.randn(5, 16), AnyFFN(16, 24, activation=activation, gated=gated, bias=True)
+    whole = module(x)
+    seen = []
+    handle = module.up_proj.register_forward_hook(lambda *_: seen.append(1))
+    assert torch.allclose(module(x), whole, rtol=0, atol=1e-5) and seen == [1]
+    handle.remove()
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=4, target_modules=["up_proj", "down_proj"], init_lora_weights=False)
+    adapted = peft.get_peft_model(nn.Sequential(module), config)
+    y = adapted(x)
+    assert not torch.allclose(y, whole, rtol=0, atol=1e-2)
+    y.sum().backward()
+    assert all(p.grad is not None for n, p in adapted.named_parameters() if "lora_" in n)
+    assert torch.allclose(adapted.merge_and_unload()(x), y, rtol=0, atol=1e-4)
+
+
+def test_an_activation_that_needs_an_up_side_is_refused_without_one():
+    with pytest.raises(ValueError, match="an ungated block has no up side: act.up_offset"):
+        AnyFFN(8, 12, activation="gpt_oss", gated=False)(torch.randn(2, 8))
+
+
+def test_policy_is_an_attribute_of_every_module():
+    x, module = torch.randn(5, 16, requires_grad=True), SwiGLU(16)
+    kept = []
+    for policy in ("recompute", "keep"):
+        module.policy = policy
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: kept[-1].append(t.numel()) or t, lambda t: t):
+            kept.append([])
+            module(x).sum().backward()
+    assert sum(kept[1]) > sum(kept[0])
+    module.policy = "some"
+    with pytest.raises(ValueError, match="policy 'some' is not one of recompute, keep"):
+        module(x)
 
 
 def test_patch_leaves_our_own_modules():
     holder = nn.ModuleDict({"mlp": SwiGLUMLP(8, 12)})
     report = swiglu.patch(holder)
-    assert not report.entries and type(holder["mlp"]) is SwiGLUMLP
+    assert not report.replaced and type(holder["mlp"]) is SwiGLUMLP
+    assert "computes with swiglu already" in report.left[0].reason
 
 
 @pytest.mark.parametrize("targets", [["w_gate_up"], ["w_gate_up", "w_down"]])

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from ..torch import PackedWeights
+from ..torch._recipe import TENSORS, Recipe, check_meta, evaluate, obstacle, obstacle_of_input
 from .freed import FreedBlock, FreedWeight, fail
-from .recipe import TENSORS, Recipe, evaluate, obstacle, obstacle_of_input
 
 _WITH_FREED = TENSORS | {FreedWeight}
 
@@ -50,7 +50,11 @@ class Patched(PackedWeights):
             return self._fall_back("called with other arguments than x", args, kwargs)
         if state.freed is not None:
             return self._forward_freed(x, args, kwargs)  # type: ignore[no-any-return]
-        reason = obstacle(self, state.recipe) or obstacle_of_input(x, self, state.recipe)
+        reason = obstacle(self, state.recipe)
+        if reason is None:
+            reason = obstacle_of_input(x, self, state.recipe)
+            if reason is not None:
+                check_meta(x, self, state.recipe)
         if reason is not None:
             return self._fall_back(reason, args, kwargs)
         return evaluate(self, state.recipe, x, state.policy)

@@ -14,7 +14,7 @@ from .._block import Handle
 from .._library import check, lib
 from ..torch._kernels import run_handle
 from ..torch._plan import DTYPES, Plan
-from .recipe import Recipe, parts_of
+from ..torch._recipe import Recipe, parts_of
 
 # What may be asked of a weight that is not there: everything but its values.
 _METADATA = frozenset(

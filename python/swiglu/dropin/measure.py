@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..torch._recipe import evaluate
 from .classes import Patched, State
-from .recipe import evaluate, prove
+from .recipe import prove
 from .trace import NotProven
 
 

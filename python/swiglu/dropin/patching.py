@@ -15,10 +15,12 @@ from typing import Any, Optional
 from torch import nn
 
 from ..torch import repack
+from ..torch._fused import FusedBlock
 from ..torch._module import POLICIES
+from ..torch._recipe import Recipe, tensors
 from . import freed
 from .classes import Patched, State, subclass_of
-from .recipe import Recipe, prove, shape_of, tensors
+from .recipe import prove, shape_of
 from .report import Entry, Report
 from .trace import NotProven
 
@@ -83,8 +85,9 @@ class _Walk:
         cls = type(module)
         if isinstance(module, Patched):
             return self._replace(module, name, module._swiglu.recipe)
-        if cls.__module__.startswith("swiglu."):
-            return  # these modules compute with the library anyway
+        if isinstance(module, FusedBlock):
+            self.entries.append(Entry(name, cls.__name__, "it computes with swiglu already; its policy is an attribute"))
+            return None
         reason = "its own forward was not found to be that of a block"
         if len(module._modules) >= 2 and (_is_flat(module) or _looks_like_one(name, module)):
             try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The block as a function and as a module."""
+"""The block as a function, and the packed copies that modules keep of their weights."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any, Optional
 import torch
 from torch import Tensor, nn
 
-from .. import _abi
-from .._activation import ActivationLike, act_struct
-from .._block import choice, default_layout
+from .._activation import ActivationLike
+from .._block import default_layout
 from . import _ops, _packed
 from ._plain import plain_ffn, tell_once
 
@@ -75,18 +74,6 @@ def repack(module: nn.Module) -> None:
     _packed.forget(module)
 
 
-def linear_parts(linear: Optional[nn.Module]) -> tuple[Optional[Tensor], Optional[Tensor]]:
-    """(weight, bias) of an nn.Linear, (None, None) of None. Plain parameters are looked up without the detour through
-    nn.Module.__getattr__, which takes longer than a small block."""
-    if linear is None:
-        return None, None
-    own = linear._parameters
-    weight = own.get("weight")
-    if weight is None or "bias" not in own:  # parametrised or pruned
-        return linear.weight, linear.bias  # type: ignore[return-value]
-    return weight, own["bias"]
-
-
 class PackedWeights(nn.Module):
     """Base class of modules that call ffn(..., packed=not self.training): drops the packed copies when the mode changes to
     training, when the module is moved or converted, and when a state is loaded."""
@@ -103,63 +90,3 @@ class PackedWeights(nn.Module):
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
         _packed.forget(self)
         super()._load_from_state_dict(state_dict, *args, **kwargs)
-
-
-class FFN(PackedWeights):
-    """A feed-forward block with children gate_proj, up_proj and down_proj, each an nn.Linear (gate_proj is None without
-    gate). Their weights and biases are read directly: hooks on the children do not run.
-
-    d_in, d_ff, d_out   widths; d_out None: d_in
-    activation, policy, compute   as for ffn()
-    gated, bias         whether there is a gate, and whether the three have biases
-    Raises ValueError for an unknown name.
-    """
-
-    def __init__(
-        self,
-        d_in: int,
-        d_ff: int,
-        d_out: Optional[int] = None,
-        *,
-        activation: ActivationLike = "silu",
-        gated: bool = True,
-        bias: bool = False,
-        policy: str = "recompute",
-        compute: str = "auto",
-        device: Any = None,
-        dtype: Optional[torch.dtype] = None,
-    ) -> None:
-        super().__init__()
-        act_struct(activation)
-        choice("compute", compute, _abi.COMPUTES)
-        choice("policy", policy, dict.fromkeys(POLICIES, 0))
-        self.activation = str(activation)
-        self.policy, self.compute = policy, compute
-        where = {"device": device, "dtype": dtype}
-        self.gate_proj = nn.Linear(d_in, d_ff, bias=bias, **where) if gated else None
-        self.up_proj = nn.Linear(d_in, d_ff, bias=bias, **where)
-        self.down_proj = nn.Linear(d_ff, d_in if d_out is None else d_out, bias=bias, **where)
-
-    def forward(self, x: Tensor) -> Tensor:
-        children = self._modules
-        gate, gate_bias = linear_parts(children["gate_proj"])
-        up, up_bias = linear_parts(children["up_proj"])
-        down, down_bias = linear_parts(children["down_proj"])
-        assert down is not None
-        return ffn(
-            x,
-            gate,
-            up,
-            down,
-            gate_bias,
-            up_bias,
-            down_bias,
-            activation=self.activation,
-            layout="ungated" if gate is None else "separate",
-            policy=self.policy,
-            compute=self.compute,
-            packed=not self.training,
-        )
-
-    def extra_repr(self) -> str:
-        return f"activation={self.activation}, policy={self.policy}, compute={self.compute}"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The block in plain PyTorch operators, for devices that the library does not run on."""
+"""The block in plain PyTorch operators: for devices that the library does not run on, and for children with hooks."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Callable
+from typing import Callable, Optional
 
 import torch
 import torch.nn.functional as F
@@ -49,25 +49,27 @@ def _up_side(up: Tensor, act: Activation) -> Tensor:
     return up + act.up_offset if act.up_offset else up
 
 
+def hidden(first: Tensor, second: Optional[Tensor], act: Activation, layout: str) -> Tensor:
+    """h of what the first products gave: gate and up, or both in one, or up alone."""
+    if layout == "ungated":
+        return _activate(first, act)
+    if layout == "interleaved":
+        gate, up = first[..., 0::2], first[..., 1::2]
+    elif second is None:
+        halves = first.chunk(2, dim=-1)
+        gate, up = halves if layout == "gate_up" else halves[::-1]
+    else:
+        gate, up = first, second
+    return _activate(gate, act) * _up_side(up, act)
+
+
 def plain_ffn(x: Tensor, parts: Parts, activation: str, layout: str) -> Tensor:
     """y = block(x) with autograd, in whatever way this device multiplies matrices; no promise about bits."""
     check_shapes(x, parts, layout)
-    act = Activation.named(activation)
     gate, up, down, gate_bias, up_bias, down_bias = parts
-    if layout == "ungated":
-        assert up is not None
-        return F.linear(_activate(F.linear(x, up, up_bias), act), down, down_bias)
-    assert gate is not None
-    g = F.linear(x, gate, gate_bias)
-    if layout == "separate":
-        assert up is not None
-        u = F.linear(x, up, up_bias)
-    elif layout == "interleaved":
-        g, u = g[..., 0::2], g[..., 1::2]
-    else:
-        first, second = g.chunk(2, dim=-1)
-        g, u = (first, second) if layout == "gate_up" else (second, first)
-    return F.linear(_activate(g, act) * _up_side(u, act), down, down_bias)
+    products = [F.linear(x, w, b) for w, b in ((gate, gate_bias), (up, up_bias)) if w is not None]
+    second = products[1] if len(products) == 2 else None
+    return F.linear(hidden(products[0], second, Activation.named(activation), layout), down, down_bias)
 
 
 _told: set[str] = set()

@@ -14,7 +14,7 @@ from torch import Tensor
 from .. import _abi
 from .._activation import act_struct
 from .._block import check_parts, make_options
-from .._library import check, lib
+from .._library import check, error_record, lib
 from .._strides import matrix_order, rows_order
 from ._memory import empty, scratch
 
@@ -225,11 +225,19 @@ class Plan:
         status = lib.swiglu_train_bytes(
             self.desc_ref, self.options_ref, m, flags, n_threads, ctypes.byref(work), ctypes.byref(saved)
         )
-        check(status, f"a training step of {m} rows")
+        if status:
+            self._explain()
+            check(status, f"a training step of {m} rows")
         if len(self._sizes) >= _MOST_SIZES:
             self._sizes.clear()
         self._sizes[key] = work.value, saved.value
         return work.value, saved.value
+
+    def _explain(self) -> None:
+        """Raises what is wrong with the description, by the call that says it in words (no row is computed)."""
+        out, error = _abi.new(_abi.Reference), error_record()
+        status = lib.swiglu_reference_run(self.desc_ref, 0, _abi.Rows(), ctypes.byref(out), ctypes.byref(error))
+        check(status, "ffn", error)
 
 
 class _Plans(threading.local):

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A module seen as one block: which children are gate, up and down, and whether they may be bypassed right now."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Optional
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.autograd import forward_ad
+from torch.nn.modules import module as _hooks
+
+from .._activation import Activation
+from ._module import ffn
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+# What an operator can take: tensors, and what torch.compile and torch.export put in their place.
+TENSORS = frozenset({torch.Tensor, nn.Parameter, FakeTensor, FunctionalTensor})
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """Names of the children. Packed layouts have both halves in gate and up is None; ungated ones have no gate. activation
+    is a name or spec of the library."""
+
+    layout: str
+    gate: Optional[str]
+    up: Optional[str]
+    down: str
+    activation: str
+    act: Optional[str] = None  # the child that is the activation
+    dropout: Optional[str] = None  # what drops outputs in training: a child, or an attribute that is a probability
+    linears: tuple[str, ...] = dataclasses.field(init=False)
+    function: Activation = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        names = (self.gate, self.up, self.down)
+        object.__setattr__(self, "linears", tuple(name for name in names if name is not None))
+        object.__setattr__(self, "function", Activation.named(self.activation))
+
+
+# Classes whose product is taken over, with the forward that is known; transformers' Conv1D, which stores its weight as
+# [in, out], joins when it is met: importing transformers is left to those who use it.
+_LINEARS: dict[type[nn.Module], Any] = {nn.Linear: nn.Linear.forward}
+
+
+def is_linear(cls: Any) -> bool:
+    if cls in _LINEARS:
+        return True
+    if cls.__module__ != "transformers.pytorch_utils" or cls.__qualname__ != "Conv1D":
+        return False
+    _LINEARS[cls] = cls.forward
+    return True
+
+
+# Activation modules that compute what a name of the library says, up to rounding.
+_ACTIVATIONS: dict[type[nn.Module], str] = {nn.SiLU: "silu", nn.ReLU: "relu", nn.Sigmoid: "sigmoid"}
+_HF_ACTIVATIONS = {
+    "SiLUActivation": "silu",
+    "GELUActivation": "gelu",
+    "GELUTanh": "gelu_tanh",
+    "NewGELUActivation": "gelu_tanh",
+    "FastGELUActivation": "gelu_tanh",
+    "AccurateGELUActivation": "gelu_tanh",
+    "QuickGELUActivation": "quick_gelu",
+    "ReLUSquaredActivation": "relu2",
+}
+
+
+def name_of(act: Any) -> Optional[str]:
+    """The library's name of an activation module."""
+    cls = type(act)
+    if cls is nn.GELU:
+        return "gelu_tanh" if act.approximate == "tanh" else "gelu"
+    if cls.__module__ == "transformers.activations":
+        return _HF_ACTIVATIONS.get(cls.__qualname__)
+    return _ACTIVATIONS.get(cls)
+
+
+Parts = tuple[Optional[torch.Tensor], ...]
+
+
+def parts_of(module: nn.Module, recipe: Recipe) -> Parts:
+    """Weights of gate, up and down, [outputs, inputs] (Conv1D's as a transposed view), and then their biases."""
+    weights: list[Optional[torch.Tensor]] = []
+    biases: list[Optional[torch.Tensor]] = []
+    for name in (recipe.gate, recipe.up, recipe.down):
+        if name is None:
+            weights.append(None)
+            biases.append(None)
+            continue
+        child: Any = module._modules[name]
+        weight = child._parameters["weight"]
+        weights.append(weight if type(child) is nn.Linear else weight.t())
+        biases.append(child._parameters["bias"])
+    return (*weights, *biases)
+
+
+def tensors(module: nn.Module, recipe: Recipe) -> list[torch.Tensor]:
+    """Every parameter of the block."""
+    children: list[Any] = [module._modules[name] for name in recipe.linears]
+    return [t for child in children for t in child._parameters.values() if t is not None]
+
+
+def has_foreign_forward(module: nn.Module) -> bool:
+    """A forward on the instance that is not its class's own (accelerate leaves that one when it removes a hook)."""
+    own = module.__dict__.get("forward")
+    return own is not None and getattr(own, "__func__", None) is not type(module).forward
+
+
+def _hooked(child: Any) -> bool:
+    return bool(
+        child._forward_hooks
+        or child._forward_pre_hooks
+        or child._backward_hooks
+        or child._backward_pre_hooks
+        or ("forward" in child.__dict__ and has_foreign_forward(child))
+    )
+
+
+def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: frozenset[type] = TENSORS) -> Optional[str]:
+    """Why the children must be called one by one now; None where one evaluation of the whole block is the same."""
+    if (
+        _hooks._global_forward_hooks
+        or _hooks._global_forward_pre_hooks
+        or _hooks._global_backward_hooks
+        or _hooks._global_backward_pre_hooks
+    ):
+        return "global module hooks are registered"
+    children = module._modules
+    for name in recipe.linears:
+        child: Any = children[name]
+        cls = type(child)
+        if not is_linear(cls):
+            return f"{name} is a {cls.__name__} of {cls.__module__}, not a plain nn.Linear"
+        if cls.forward is not _LINEARS[cls]:
+            return f"the forward of {cls.__name__} is replaced"
+        if _hooked(child):
+            return f"{name} has hooks"
+        parameters = child._parameters
+        if "weight" not in parameters or "bias" not in parameters:
+            return f"{name} computes its weight"
+        for key, tensor in parameters.items():
+            if tensor is not None and type(tensor) not in tensor_classes:
+                return f"{name}.{key} is a {type(tensor).__name__}"
+    if recipe.act is not None:
+        act = children[recipe.act]
+        if _hooked(act):
+            return f"{recipe.act} has hooks"
+        if name_of(act) != recipe.activation:
+            return f"{recipe.act} is another activation now"
+    return None
+
+
+def obstacle_of_input(x: Any, module: nn.Module, recipe: Recipe, freed: bool = False) -> Optional[str]:
+    """Why this x goes through the children; None where it need not."""
+    if type(x) not in TENSORS:
+        return f"x is a {type(x).__name__}"
+    child: Any = module._modules[recipe.down]
+    weight = child._parameters["weight"]
+    if not (x.is_cpu or (x.is_meta and weight.is_meta)):
+        return f"x is on {x.device}"
+    if not (weight.is_cpu or freed or x.is_meta):
+        return f"the weights are on {weight.device}"
+    if weight.dtype not in DTYPES:
+        return f"the weights are {weight.dtype}"
+    if x.dtype is not weight.dtype and not torch.is_autocast_enabled("cpu"):
+        return f"x is {x.dtype}, the weights are {weight.dtype}"
+    if forward_ad._current_level >= 0:
+        return "forward-mode gradients are wanted"
+    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
+        return "inside a transform of torch.func"
+    return None
+
+
+def check_meta(x: Any, module: nn.Module, recipe: Recipe) -> None:
+    """Raises where one of x and the weights has values and the other none: PyTorch's products without a bias return memory
+    that nothing has written then."""
+    weight: Any = module._modules[recipe.down]._parameters["weight"]  # type: ignore[union-attr]
+    if isinstance(x, torch.Tensor) and x.is_meta != weight.is_meta:
+        raise ValueError(f"x is on {x.device}, {recipe.down}.weight is on {weight.device}")
+
+
+def check_input(x: Any, module: nn.Module, recipe: Recipe) -> None:
+    """Raises for an x that plain children could not take either; PyTorch's own errors speak of m1 and mat2."""
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"x must be a torch.Tensor, not {type(x).__name__}")
+    check_meta(x, module, recipe)
+    weight: Any = module._modules[recipe.down]._parameters["weight"]  # type: ignore[union-attr]
+    if x.dtype != weight.dtype and not (x.is_meta or torch.is_autocast_enabled(x.device.type)):
+        raise TypeError(f"x is {x.dtype}, {recipe.down}.weight is {weight.dtype}")
+
+
+def evaluate(
+    module: nn.Module, recipe: Recipe, x: torch.Tensor, policy: str = "recompute", compute: str = "auto"
+) -> torch.Tensor:
+    """The block of x, once nothing is in the way."""
+    y = ffn(
+        x,
+        *parts_of(module, recipe),  # type: ignore[arg-type]
+        activation=recipe.activation,
+        layout=recipe.layout,
+        policy=policy,
+        compute=compute,
+        packed=not module.training,
+    )
+    if recipe.dropout is None or not module.training:
+        return y
+    child: Any = module._modules.get(recipe.dropout)
+    return nn.functional.dropout(y, getattr(module, recipe.dropout)) if child is None else child(y)
