@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ctypes as _ctypes
 import importlib as _importlib
+from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any
 
 from . import _abi
@@ -25,6 +26,7 @@ from ._block import Block, BlockInfo, Counts, count, ffn, reference, width
 from ._library import check as _check
 from ._library import lib as _lib
 from ._model import LayerInfo, Model, ModelInfo, TensorInfo, load
+from .planning import FFNParams, calculate_ffn_params
 
 if TYPE_CHECKING:
     from . import mlp, nn, torch
@@ -45,7 +47,7 @@ __all__ = [
     "Block",
     "BlockInfo",
     "Counts",
-    "FreedWeightError",
+    "FFNParams",
     "LayerInfo",
     "Model",
     "ModelInfo",
@@ -53,20 +55,13 @@ __all__ = [
     "act",
     "act_derivative",
     "activation_names",
-    "compare",
+    "calculate_ffn_params",
     "count",
     "decode",
     "encode",
     "ffn",
     "load",
-    "mlp",
-    "nn",
-    "patch",
-    "patched",
     "reference",
-    "repack",
-    "restore",
-    "torch",
     "width",
 ]
 
@@ -82,15 +77,20 @@ _LAZY = {
     "compare": (".dropin", "compare"),
     "FreedWeightError": (".dropin", "FreedWeightError"),
 }
+_HAS_TORCH = _find_spec("torch") is not None  # found, not imported
+if _HAS_TORCH:
+    __all__ += ["FreedWeightError", "compare", "mlp", "nn", "patch", "patched", "repack", "restore", "torch"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'swiglu' has no attribute {name!r}")
+    if not _HAS_TORCH:
+        raise AttributeError(f"swiglu.{name} needs PyTorch: pip install torch (or 'swiglu[torch]')")
     module, attribute = _LAZY[name]
     loaded = _importlib.import_module(module, __name__)
     return loaded if attribute is None else getattr(loaded, attribute)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted({*globals(), *__all__})

@@ -7,6 +7,7 @@ import ctypes
 import dataclasses
 import functools
 import math
+import numbers
 import re
 from typing import Any, Union
 
@@ -18,6 +19,13 @@ from ._library import check, error_record, lib
 
 _SPEC = re.compile(r"(\w+)(?:\((.*)\))?", re.ASCII)
 _KIND_NAMES = {number: name for name, number in _abi.KINDS.items()}
+_PARAMS = {"xielu": 4, "situ": 2}  # values in param; the others have none
+
+
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, numbers.Real):
+        raise TypeError(f"activation {name} must be a number, not {value!r}")
+    return float(value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +53,11 @@ class Activation:
     def __post_init__(self) -> None:
         if self.kind not in _abi.KINDS:
             raise ValueError(f"activation kind {self.kind!r} is not one of {', '.join(_abi.KINDS)}")
-        if len(self.param) > 6:
-            raise ValueError(f"activation param has {len(self.param)} values, at most 6")
+        used = _PARAMS.get(self.kind, 0)
+        if len(self.param) != used:
+            raise ValueError(f"activation {self.kind!r} has {used} values in param, not {len(self.param)}")
+        if self.alpha != 1 and self.kind != "silu":
+            raise ValueError(f"activation {self.kind!r} does not use alpha (it is {self.alpha!r})")
         # A block without width checks everything about the activation and computes nothing.
         desc, error, block = _abi.Desc(), error_record(), ctypes.c_void_p()
         lib.swiglu_desc_init(ctypes.byref(desc))
@@ -59,15 +70,15 @@ class Activation:
         act: _abi.Act = _abi.new(_abi.Act)
         act.kind = _abi.KINDS[self.kind]
         for name in ("alpha", "up_offset", "gate_lo", "gate_hi", "up_lo", "up_hi"):
-            setattr(act, name, float(getattr(self, name)))
+            setattr(act, name, _number(name, getattr(self, name)))
         act.clamp_after = bool(self.clamp_after)
         for i, value in enumerate(self.param):
-            act.param[i] = value
+            act.param[i] = _number("param", value)
         return act
 
     @classmethod
     def _from_struct(cls, act: Any) -> Activation:
-        used = {"xielu": 4, "situ": 2}.get(_KIND_NAMES[act.kind], 0)
+        used = _PARAMS.get(_KIND_NAMES[act.kind], 0)
         return cls(
             kind=_KIND_NAMES[act.kind],
             alpha=act.alpha,
@@ -128,12 +139,21 @@ def _parse(spec: str) -> Activation:
     return dataclasses.replace(base, **changes) if changes else base
 
 
-@functools.lru_cache(maxsize=256)
-def act_struct(activation: ActivationLike) -> _abi.Act:
-    """The C struct; shared, to be copied and not changed."""
+def act_spec(activation: ActivationLike) -> str:
+    """Its name or spec, the text that Activation.named knows. Raises TypeError for what is neither."""
     if not isinstance(activation, (str, Activation)):
         raise TypeError(f"activation must be a name or a swiglu.Activation, not {type(activation).__name__}")
-    return (_parse(activation) if isinstance(activation, str) else activation)._struct()
+    return activation if isinstance(activation, str) else str(activation)
+
+
+@functools.lru_cache(maxsize=256)
+def _struct_of(spec: str) -> _abi.Act:
+    return _parse(spec)._struct()
+
+
+def act_struct(activation: ActivationLike) -> _abi.Act:
+    """The C struct; shared, to be copied and not changed."""
+    return _struct_of(act_spec(activation))
 
 
 def activation_names() -> dict[str, str]:

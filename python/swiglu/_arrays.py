@@ -42,6 +42,12 @@ def array_dtype(name: str, array: Array, dtype: Optional[str]) -> int:
     )
 
 
+def check_dtype_used(dtype: Optional[str], numbers: list[int], what: str) -> None:
+    """A dtype that no array has would be ignored without a word."""
+    if dtype is not None and dtype_number(dtype) not in numbers:
+        raise ValueError(f"dtype {dtype!r} says what uint16 and uint8 arrays hold, but {what} of such a type")
+
+
 def _as_array(name: str, value: Any) -> Array:
     if not isinstance(value, np.ndarray):
         raise TypeError(f"{name} must be a NumPy array, not {type(value).__name__}")
@@ -95,6 +101,7 @@ def as_rows(name: str, value: Any, width: int, dtype: Optional[str]) -> tuple[Ar
     """(array, dtype, rows, ld_elems) of an array [..., width]; the array is a copy where the library cannot walk it."""
     array = _as_array(name, value)
     number = array_dtype(name, array, dtype)
+    check_dtype_used(dtype, [number], f"{name} is {array.dtype}, not")
     if array.ndim == 0 or array.shape[-1] != width:
         raise ValueError(f"{name}: shape {array.shape}, expected [..., {width}]")
     strides = _elem_strides(array)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import operator
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Optional
 
@@ -12,7 +14,7 @@ import numpy as np
 
 from . import _abi, _threads
 from ._activation import ActivationLike, act_struct
-from ._arrays import Array, as_rows, dtype_number, fill_matrix, fill_vector
+from ._arrays import Array, as_rows, check_dtype_used, dtype_number, fill_matrix, fill_vector
 from ._library import check, error_record, lib
 
 
@@ -22,6 +24,22 @@ def choice(name: str, value: str, table: dict[str, int]) -> int:
     if value not in table:
         raise ValueError(f"{name} {value!r} is not one of {', '.join(table)}")
     return table[value]
+
+
+def whole(name: str, value: Any) -> int:
+    """An integer that a size_t holds."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {value!r}") from None
+    if not 0 <= number < 2**63:
+        raise ValueError(f"{name} is {number}, not within 0 to 2^63 - 1")
+    return number
+
+
+def agreed(sizes: Sequence[Any]) -> Any:
+    """The size that most of them have, else the first: an error then speaks of the one that differs."""
+    return next((size for size in sizes if sum(1 for other in sizes if size == other) > 1), sizes[0])
 
 
 def default_layout(gate: Any, up: Any) -> str:
@@ -73,9 +91,11 @@ def describe(
     for name, weight in (("gate", gate), ("up", up), ("down", down)):
         if weight is not None or name == "down":
             keep.append(fill_matrix(getattr(desc, name), name, weight, dtype))
-    first = desc.up if layout in ("separate", "ungated") else desc.gate
-    desc.d_in, desc.d_ff, desc.d_out = first.cols, desc.down.cols, desc.down.rows
+    check_dtype_used(dtype, [getattr(desc, n).dtype for n in ("gate", "up", "down")], "no weight is")
     halves = 1 if layout in ("separate", "ungated") else 2
+    first = [m for m, w in ((desc.gate, gate), (desc.up, up)) if w is not None]
+    desc.d_in, desc.d_out = agreed([m.cols for m in first]), desc.down.rows
+    desc.d_ff = agreed([m.rows // halves for m in first] + [desc.down.cols])
     for name, bias, length in zip(("gate", "up", "down"), biases, (halves * desc.d_ff, desc.d_ff, desc.d_out)):
         if bias is not None:
             keep.append(fill_vector(getattr(desc, f"{name}_bias"), f"{name}_bias", bias, length, dtype))
@@ -273,7 +293,12 @@ def ffn(
         compute=compute,
         threads=threads,
     ) as block:
-        return block(x, dtype="bf16" if isinstance(x, np.ndarray) and x.dtype == np.uint16 and dtype == "bf16" else None)
+        return block(x, dtype=_dtype_of_x(x, dtype))
+
+
+def _dtype_of_x(x: Any, dtype: Optional[str]) -> Optional[str]:
+    """dtype speaks of weights, and of x only where it needs it."""
+    return dtype if isinstance(x, np.ndarray) and x.dtype == np.uint16 else None
 
 
 def reference(
@@ -293,7 +318,7 @@ def reference(
     """(y, bound), both float64 [..., d_out]: the block in double precision, and how far a result of this library in the
     dtype of x may be from it (docs/numerics.md, accuracy). Slow; the arguments of ffn."""
     desc, keep = describe(gate, up, down, activation, layout, (gate_bias, up_bias, down_bias), dtype)
-    rows, number, m, ld = as_rows("x", x, desc.d_in, dtype)
+    rows, number, m, ld = as_rows("x", x, desc.d_in, _dtype_of_x(x, dtype))
     y, bound = (np.zeros((*x.shape[:-1], desc.d_out), np.float64) for _ in range(2))
     out, error = _abi.new(_abi.Reference), error_record()
     out.compute, out.y_dtype = choice("compute", compute, _abi.COMPUTES), number
@@ -320,12 +345,12 @@ class Counts:
 
 def width(d_model: int, *, multiple_of: int = 1, rule: str = "up", multiplier: float = 0.0) -> int:
     """The hidden width of a gated block with as many parameters as an ungated one of 4 d_model: int(8 d_model / 3), times
-    multiplier where that is above 0, rounded "up" or to the "nearest" multiple_of, or "none". Raises ValueError."""
+    multiplier where that is above 0, rounded "up" or to the "nearest" multiple_of, or "none". Raises ValueError, TypeError
+    (not an integer)."""
     d_ff = ctypes.c_size_t()
     number = choice("rule", rule, _abi.WIDTH_RULES)
-    if d_model < 0 or multiple_of < 0:
-        raise ValueError(f"width: d_model {d_model} or multiple_of {multiple_of} is negative")
-    status = lib.swiglu_width(number, d_model, multiple_of, multiplier, ctypes.byref(d_ff))
+    sizes = whole("d_model", d_model), whole("multiple_of", multiple_of)
+    status = lib.swiglu_width(number, *sizes, multiplier, ctypes.byref(d_ff))
     check(status, f"width of d_model {d_model}, multiple_of {multiple_of}, multiplier {multiplier}")
     return d_ff.value
 
@@ -340,13 +365,12 @@ def count(
     dtype: str = "f32",
 ) -> Counts:
     """Counts of a block with these widths (d_out: d_in where None), with biases on all of its matrices or none. Raises
-    ValueError."""
+    ValueError, TypeError (not an integer)."""
     desc = _abi.Desc()
     lib.swiglu_desc_init(ctypes.byref(desc))
     desc.layout = choice("layout", layout, _abi.LAYOUTS)
-    if min(d_in, d_ff, d_in if d_out is None else d_out) < 0:
-        raise ValueError(f"count: a width of {d_in}, {d_ff}, {d_out} is negative")
-    desc.d_in, desc.d_ff, desc.d_out = d_in, d_ff, d_in if d_out is None else d_out
+    desc.d_in, desc.d_ff = whole("d_in", d_in), whole("d_ff", d_ff)
+    desc.d_out = desc.d_in if d_out is None else whole("d_out", d_out)
     used = {"separate": ("gate", "up", "down"), "ungated": ("up", "down")}.get(layout, ("gate", "down"))
     for name in used:
         matrix = getattr(desc, name)

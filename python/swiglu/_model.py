@@ -105,9 +105,11 @@ class Model:
     ) -> None:
         options = _abi.new(_abi.ModelOptions, strict=strict, scan=scan, experts=experts)
         if activation is not None:
+            if not isinstance(activation, str):
+                raise TypeError(f"activation must be a name, not {type(activation).__name__}")
             Activation.named(activation)
             options.activation = activation.encode()
-        name = os.fspath(path)
+        name = os.fsdecode(path)
         if "\0" in name:
             raise ValueError("load: a path with a NUL byte")
         self._file: Optional[_File] = _File(name, options)
@@ -160,6 +162,8 @@ class Model:
 
     def block(self, i: int, *, compute: str = "auto", threads: Optional[int] = None, isa: Optional[str] = None) -> Block:
         """Reads and packs block i. Raises IndexError, ValueError (a block that is left out, with the reason), OSError."""
+        if not isinstance(i, (int, np.integer)):
+            raise TypeError(f"a block is chosen by an integer, not {i!r}")
         if not -len(self) <= i < len(self):
             raise IndexError(f"block {i} of {len(self)}")
         file, desc, error = self._opened(), _abi.new(_abi.Desc), error_record()
@@ -193,6 +197,10 @@ class Model:
         self, kind: Optional[type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        i = self.info
+        return f"<swiglu.Model {i.format} {i.architecture}, {i.n_blocks} blocks, {i.n_tensors} tensors>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a swiglu.Model cannot be copied or pickled: load the file again")

@@ -83,7 +83,7 @@ static enum swiglu_status folder_open_shards(struct swiglu_catalog *catalog, con
                                        "weight_map: shard %.80s is not in the folder, but tensor %.80s should be in it%s",
                                        shard, swiglu_names_at(&index->names, index->shard_tensor[i]),
                                        present->n ? "; other .safetensors files are there, so the index may be stale: "
-                                                    "scan the folder (--scan) to read them without it"
+                                                    "the option scan reads them without it"
                                                   : "");
     }
     return SWIGLU_OK;
@@ -145,7 +145,7 @@ static enum swiglu_status folder_plain(struct swiglu_catalog *catalog, const str
     if (!scan && swiglu_names_find(present, SINGLE) == present->n)
         return folder_fail(folder, SWIGLU_E_OPEN, EISDIR,
                            present->n ? "Is a directory without " INDEX " or " SINGLE "; open one of its .safetensors "
-                                        "files by name, or scan the folder (--scan)"
+                                        "files by name, or use the option scan"
                                       : "Is a directory without " INDEX " or " SINGLE,
                            error);
     if (scan && !present->n)

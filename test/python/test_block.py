@@ -203,6 +203,42 @@ def test_bad_activations_carry_the_text_of_the_library():
         swiglu.Activation("swash")
 
 
+def test_no_parameter_of_an_activation_is_ignored():
+    for kind, param in (("silu", (1.0,)), ("relu", (1.0, 2.0)), ("xielu", (1.0,)), ("situ", ())):
+        with pytest.raises(ValueError, match=f"activation '{kind}' has [024] values in param, not {len(param)}"):
+            swiglu.Activation(kind, param=param)
+    with pytest.raises(ValueError, match="activation 'gelu' does not use alpha"):
+        swiglu.Activation.named("gelu(alpha=2)")
+    with pytest.raises(TypeError, match="activation alpha must be a number, not 'x'"):
+        swiglu.Activation(alpha="x")
+    assert swiglu.Activation(alpha=np.float32(1.5)) == swiglu.Activation(alpha=1.5)
+    for wrong in (None, [1], 3):
+        with pytest.raises(TypeError, match="activation must be a name or a swiglu.Activation"):
+            swiglu.Block(**weights(), activation=wrong)
+
+
+def test_a_dtype_that_nothing_has_is_refused():
+    w = weights()
+    with pytest.raises(ValueError, match="unknown dtype 'bf17'"):
+        swiglu.Block(**w, dtype="bf17")
+    with pytest.raises(ValueError, match="dtype 'bf16' says what uint16 and uint8 arrays hold, but no weight is"):
+        swiglu.Block(**w, dtype="bf16")
+    with pytest.raises(ValueError, match="dtype 'bf16' says what .* x is float32, not of such a type"):
+        swiglu.Block(**w)(random(7, 2, D), dtype="bf16")
+    mixed = {**w, "down": random(3, N, F, dtype="bf16")}
+    assert swiglu.ffn(random(7, 2, D), **mixed, dtype="bf16").shape == (2, N)
+
+
+@pytest.mark.parametrize("name, shape", [("gate", (F, D + 1)), ("up", (F, D + 1)), ("up", (F + 1, D)), ("gate", (F + 1, D)),
+                                         ("down", (N, F + 1)), ("down", (F, N))])
+def test_shape_errors_name_the_matrix_that_differs(name, shape):
+    """Of three matrices two agree on d_ff; where only gate and up share a width, gate is believed."""
+    blamed = "up" if name == "gate" and shape == (F, D + 1) else name
+    plain = {part: weights()[part] for part in ("gate", "up", "down")}
+    with pytest.raises(ValueError, match=f"^block: {blamed}: is "):
+        swiglu.Block(**{**plain, name: random(1, *shape)})
+
+
 @pytest.mark.parametrize("name", list(swiglu.activation_names()))
 def test_activations_survive_their_text(name):
     act = swiglu.Activation.named(name)
@@ -291,12 +327,18 @@ def test_sizes():
     counts = swiglu.count(576, 1536, dtype="bf16")
     assert counts == swiglu.Counts(3 * 576 * 1536, 6 * 576 * 1536, 2 * 3 * 576 * 1536)
     assert swiglu.count(8, 32, layout="ungated", bias=True).parameters == 2 * 8 * 32 + 32 + 8
-    with pytest.raises(ValueError, match="negative"):
-        swiglu.width(-1)
+    assert swiglu.calculate_ffn_params(768)["hidden_dim"] == 2048
+    for wrong in (-1, 2**63, 2**64 + 768):  # the last is 768 to a size_t
+        with pytest.raises(ValueError, match=f"d_model is {wrong}, not within"):
+            swiglu.width(wrong)
+        with pytest.raises(ValueError, match=f"d_ff is {wrong}, not within"):
+            swiglu.count(2, wrong)
     with pytest.raises(ValueError, match="E_SHAPE"):
-        swiglu.width(2**63)
-    with pytest.raises(ValueError, match="negative"):
-        swiglu.count(-1, 2)
+        swiglu.width(2**62)
+    for wrong in (7.5, "a", None):
+        with pytest.raises(TypeError, match=f"d_model must be an integer, not {wrong!r}"):
+            swiglu.width(wrong)
+    assert swiglu.width(np.int64(4096), multiple_of=256) == 11008
 
 
 def test_encode_and_decode():

@@ -77,6 +77,24 @@ def run(code, **environment):
     return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
 
 
+def test_without_pytorch():
+    """Everything that looks around in the package works, and what needs PyTorch says so."""
+    result = run("""
+import importlib.util, inspect, pydoc
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *a: None if name == "torch" else found(name, *a)
+import swiglu
+from swiglu import *
+assert not hasattr(swiglu, "nn") and "patch" not in dir(swiglu) and width(768) == 2048
+inspect.getmembers(swiglu), pydoc.render_doc(swiglu)
+try:
+    swiglu.patch
+except AttributeError as error:
+    assert "swiglu.patch needs PyTorch: pip install" in str(error)
+""")
+    assert result.returncode == 0, result.stderr
+
+
 def test_import_leaves_pytorch_alone():
     result = run("import sys, swiglu; swiglu.count(2, 3); sys.exit('torch' in sys.modules)")
     assert result.returncode == 0, result.stderr

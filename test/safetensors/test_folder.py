@@ -177,7 +177,7 @@ def test_folder_without_a_model(tmp_path, parts):
     failure = refused(tmp_path, "Is a directory without", INDEX, "model.safetensors", status=capi.E_OPEN)
     assert failure.errno == errno.EISDIR
     write_single(tmp_path, tensors_of(parts), "weights.safetensors")
-    refused(tmp_path, "Is a directory without", "by name, or scan the folder", status=capi.E_OPEN)
+    refused(tmp_path, "Is a directory without", "by name, or use the option scan", status=capi.E_OPEN)
     with capi.opened(tmp_path, scan=True, activation="silu") as model:
         check_block(model, 0, parts[0], ACT["silu"])
     os.remove(tmp_path / "weights.safetensors")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..torch._recipe import evaluate
-from .classes import Patched, State
+from .classes import Patched, State, check_model
 from .recipe import prove
 from .trace import NotProven
 
@@ -53,7 +53,10 @@ def compare(model: nn.Module, inputs: Any, repeats: int = 5) -> Comparison:
     """Runs model once on inputs (a tensor, a tuple, or keyword arguments in a mapping), keeps what each provable block was
     given, and evaluates each block both ways in inference, interleaved. The model is left as it was, patched or not.
 
-    Raises ValueError where the model has no such block or none was called."""
+    Raises TypeError (not a module) and ValueError where repeats is below 1, or no such block was called."""
+    check_model(model)
+    if repeats < 1:
+        raise ValueError(f"repeats is {repeats}, not at least 1")
     with torch.no_grad():
         given, recipes = _record(model, inputs)
         if not given:

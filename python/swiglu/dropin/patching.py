@@ -19,7 +19,7 @@ from ..torch._fused import FusedBlock
 from ..torch._module import POLICIES
 from ..torch._recipe import Recipe, tensors
 from . import freed
-from .classes import Patched, State, subclass_of
+from .classes import Patched, State, check_model, subclass_of
 from .recipe import prove, shape_of
 from .report import Entry, Report
 from .trace import NotProven
@@ -50,8 +50,7 @@ def patch(
     Raises TypeError (not a module) and ValueError (weights that are unknown or quantised, an unknown policy, free while a
     module is in training mode). Patching twice is fine.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
+    check_model(model)
     if policy not in POLICIES:
         raise ValueError(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
     if weights != "keep":
@@ -170,7 +169,8 @@ def _up_to(n: int, multiple: int) -> int:
 
 def restore(model: nn.Module) -> int:
     """Gives every replaced module of model its own class back, and freed weights their values; returns how many there were.
-    Restored weights are new parameters: an optimiser made before does not know them."""
+    Restored weights are new parameters: an optimiser made before does not know them. Raises TypeError (not a module)."""
+    check_model(model)
     n = 0
     for module in list(model.modules()):
         if isinstance(module, Patched):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import _abi
-from .._activation import ActivationLike, act_struct
+from .._activation import ActivationLike, act_spec, act_struct
 from .._block import choice
 from ._module import POLICIES, PackedWeights
 from ._plain import hidden
@@ -79,7 +79,7 @@ class FFN(FusedBlock):
         choice("compute", compute, _abi.COMPUTES)
         choice("policy", policy, dict.fromkeys(POLICIES, 0))
         gate = "gate_proj" if gated else None
-        self._recipe = Recipe("separate" if gated else "ungated", gate, "up_proj", "down_proj", str(activation))
+        self._recipe = Recipe("separate" if gated else "ungated", gate, "up_proj", "down_proj", act_spec(activation))
         self.policy, self.compute = policy, compute
         where = {"device": device, "dtype": dtype}
         self.gate_proj = nn.Linear(d_in, d_ff, bias=bias, **where) if gated else None

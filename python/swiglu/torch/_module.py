@@ -9,7 +9,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor, nn
 
-from .._activation import ActivationLike
+from .._activation import ActivationLike, act_spec
 from .._block import default_layout
 from . import _ops, _packed
 from ._plain import plain_ffn, tell_once
@@ -51,12 +51,14 @@ def ffn(
     and weights are rounded inside. Second derivatives are not available. Parameters of an activation get no gradient.
     Raises ValueError (shapes, devices, names) and TypeError (dtypes); tensors on other devices go through PyTorch.
     """
-    spec = activation if isinstance(activation, str) else str(activation)
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a torch.Tensor, not {type(x).__name__}")
+    spec = act_spec(activation)
     order = default_layout(gate, up) if layout is None else layout
     if not x.is_cpu and x.device.type != "meta":
         tell_once(x.device)
         return plain_ffn(x, (gate, up, down, gate_bias, up_bias, down_bias), spec, order)
-    op = POLICIES.get(policy)
+    op = POLICIES.get(policy) if isinstance(policy, str) else None
     if op is None:
         raise ValueError(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
     if packed and not torch.is_grad_enabled():

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .. import _abi
 from .._activation import act_struct
-from .._block import check_parts, make_options
+from .._block import agreed, check_parts, make_options
 from .._library import check, error_record, lib
 from .._strides import matrix_order, rows_order
 from ._memory import empty, scratch
@@ -50,15 +50,18 @@ def check_shapes(x: Tensor, parts: Sequence[Optional[Tensor]], layout: str) -> t
         if tensor is None:
             continue
         dtype_number(name, tensor)
+        if tensor.layout is not torch.strided:
+            raise TypeError(f"{name} is {tensor.layout}; a weight must be a dense tensor")
         if tensor.dim() != (1 if name.endswith("bias") else 2):
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}; a weight is [outputs, inputs], a bias [outputs]")
     dtype_number("x", x)
-    d_out, d_ff = down.shape
-    first = gate if gate is not None else up
-    assert first is not None
-    d_in = first.shape[1]
-    rows = 2 * d_ff if layout in _PACKED else d_ff
+    halves = 2 if layout in _PACKED else 1
+    first = [w for w in (gate, up) if w is not None]
+    d_in, d_out = agreed([w.shape[1] for w in first]), down.shape[0]
+    d_ff = agreed([w.shape[0] // halves for w in first] + [down.shape[1]])
+    rows = halves * d_ff
     expected = {
+        "down": (d_out, d_ff),
         "gate": (rows, d_in),
         "up": (d_ff, d_in),
         "gate_bias": (rows,),
@@ -66,7 +69,7 @@ def check_shapes(x: Tensor, parts: Sequence[Optional[Tensor]], layout: str) -> t
         "down_bias": (d_out,),
     }
     for name, tensor in zip(NAMES, parts):
-        if tensor is not None and name != "down" and tuple(tensor.shape) != expected[name]:
+        if tensor is not None and tuple(tensor.shape) != expected[name]:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected {expected[name]} ({layout}, d_ff {d_ff})")
     if x.dim() == 0 or x.shape[-1] != d_in:
         raise ValueError(f"x has shape {tuple(x.shape)}, expected [..., {d_in}]")
