@@ -208,8 +208,8 @@ const struct cli_verb cli_verb_check = {
     "check [FILE] [options]",
     "Without FILE: compares the kernels of every level of this CPU with the generic ones, bit for bit, and the\n"
     "generic ones with a double-precision reference, over activations, layouts, formats, shapes and special values.\n"
-    "With FILE: looks for NaN and Inf among the weights of all tensors and compares every block with the\n"
-    "reference.",
+    "With FILE: looks for NaN and Inf among the weights of all tensors (of these layers, with --layers) and compares\n"
+    "every block with the reference.",
     "Each axis is swept completely while the others are held; the last line is 'N passed, N failed'. Exit 1 when\n"
     "one failed. |y-ref|/B is the largest error in units of its bound (up to 1 passes), typical the same against the\n"
     "usual size of rounding errors, rel. error against plain double.",

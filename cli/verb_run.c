@@ -52,7 +52,7 @@ struct result {
 
 static const struct cli_option options[] = {
     {'l', "layers", "LIST", "only these layers, such as 0,3-5 (default: all that can be evaluated)"},
-    {'i', "input", "X.npy", "f32 or f16 of any rank, last axis the model width; every block gets the same x"},
+    {'i', "input", "X.npy", "f32 or f16, rank 1 to 8, last axis the model width; every block gets the same x"},
     {'o', "output", "Y.npy", "write y as f32; with several layers a folder that gets layer-000.npy and so on"},
     {'t', "tokens", "N", "rows of x where no input is given (default 128)"},
     {'c', "compute", "KIND", "auto, f32 or bf16 (default auto: bf16 for bf16 weights, f32 for all others)"},
@@ -61,7 +61,7 @@ static const struct cli_option options[] = {
     {'g', "digest", NULL, "print only the layer and the digest of y, without timing"},
     {'j', "json", NULL, "one JSON object a layer"},
     {'s', "seed", "S", "of the noise (default 1)"},
-    {'a', "activation", "NAME", "override the activation of the file, or choose that of the own block (default silu)"},
+    {'a', "activation", "NAME", "override the activation of the file, or choose that of the block of noise (default silu)"},
     {'f', "scan", NULL, "read every .safetensors file of a folder, not its index"},
     {'e', "experts", NULL, "also each expert of a mixture alone; nothing is routed"},
     {'w', "shape", "D,F", "without FILE: model and hidden width of a block of noise (default 576,1536)"},

@@ -34,7 +34,7 @@ class Entry:
         return dict(self.state.fallbacks) if self.state is not None else {}
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Report:
     """print(report) shows it. The counts of fallbacks are live: they grow as the model is used."""
 
@@ -43,6 +43,7 @@ class Report:
 
     @property
     def replaced(self) -> list[Entry]:
+        """Modules that were replaced, or would be."""
         return [entry for entry in self.entries if entry.reason is None]
 
     @property
@@ -64,6 +65,9 @@ class Report:
     def bytes_after(self) -> int:
         """The same once every packed copy is there: with free, the packed copies alone."""
         return sum(entry.packed_bytes + (0 if entry.freed else entry.weight_bytes) for entry in self.replaced)
+
+    def __repr__(self) -> str:
+        return f"<swiglu report: {len(self.replaced)} replaced, {len(self.left)} left alone>"
 
     def __str__(self) -> str:
         n = len(self.replaced)

@@ -81,6 +81,7 @@ class PackedWeights(nn.Module):
     training, when the module is moved or converted, and when a state is loaded."""
 
     def train(self, mode: bool = True) -> Any:
+        """As nn.Module.train."""
         if mode:
             _packed.forget(self)
         return super().train(mode)
