@@ -19,6 +19,7 @@ from ._library import check, error_record, lib
 
 _SPEC = re.compile(r"(\w+)(?:\((.*)\))?", re.ASCII)
 _KIND_NAMES = {number: name for name, number in _abi.KINDS.items()}
+_FLOATS = ("alpha", "up_offset", "gate_lo", "gate_hi", "up_lo", "up_hi")
 _PARAMS = {"xielu": 4, "situ": 2}  # values in param; the others have none
 
 
@@ -53,6 +54,11 @@ class Activation:
     def __post_init__(self) -> None:
         if self.kind not in _abi.KINDS:
             raise ValueError(f"activation kind {self.kind!r} is not one of {', '.join(_abi.KINDS)}")
+        for name in _FLOATS:
+            object.__setattr__(self, name, _number(name, getattr(self, name)))
+        if not isinstance(self.clamp_after, bool):
+            raise TypeError(f"activation clamp_after must be True or False, not {self.clamp_after!r}")
+        object.__setattr__(self, "param", tuple(_number("param", value) for value in self.param))
         used = _PARAMS.get(self.kind, 0)
         if len(self.param) != used:
             raise ValueError(f"activation {self.kind!r} has {used} values in param, not {len(self.param)}")
@@ -69,11 +75,11 @@ class Activation:
     def _struct(self) -> _abi.Act:
         act: _abi.Act = _abi.new(_abi.Act)
         act.kind = _abi.KINDS[self.kind]
-        for name in ("alpha", "up_offset", "gate_lo", "gate_hi", "up_lo", "up_hi"):
-            setattr(act, name, _number(name, getattr(self, name)))
-        act.clamp_after = bool(self.clamp_after)
+        for name in _FLOATS:
+            setattr(act, name, getattr(self, name))
+        act.clamp_after = self.clamp_after
         for i, value in enumerate(self.param):
-            act.param[i] = _number("param", value)
+            act.param[i] = value
         return act
 
     @classmethod
@@ -166,6 +172,8 @@ def activation_names() -> dict[str, str]:
 
 
 def _elementwise(function: Any, activation: ActivationLike, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    if np.iscomplexobj(x):
+        raise TypeError("x is complex")
     values = np.ascontiguousarray(x, dtype=np.float32).reshape(np.shape(x))
     y = np.empty_like(values)
     struct = act_struct(activation)

@@ -51,6 +51,8 @@ def check_dtype_used(dtype: Optional[str], numbers: list[int], what: str) -> Non
 def _as_array(name: str, value: Any) -> Array:
     if not isinstance(value, np.ndarray):
         raise TypeError(f"{name} must be a NumPy array, not {type(value).__name__}")
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array; its mask would be ignored")
     return value
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from typing import Any, Optional
+from typing import Optional
 
 from . import _abi
 from ._library import check, lib
@@ -62,18 +62,26 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+class Memory(_abi.Work):
+    """A struct swiglu_work that owns its memory: whoever passes it to a call holds it until the call returns, even where the
+    interpreter ends or a signal handler computes meanwhile."""
+
+    def __init__(self, n_bytes: int) -> None:
+        self._array = uninitialised(n_bytes)
+        super().__init__(self._array.ctypes.data, n_bytes)
+
+
 class Workspace(threading.local):
     """Scratch memory of the calling thread; it grows to the largest call and stays."""
 
     def __init__(self) -> None:
-        self.work = _abi.Work()
-        self._memory: Any = None
+        self._memory = Memory(0)
 
-    def reserve(self, n_bytes: int) -> _abi.Work:
-        if self.work.bytes < n_bytes:
-            self._memory = uninitialised(n_bytes)
-            self.work.data, self.work.bytes = self._memory.ctypes.data, n_bytes
-        return self.work
+    def reserve(self, n_bytes: int) -> Memory:
+        memory = self._memory
+        if memory.bytes < n_bytes:
+            memory = self._memory = Memory(n_bytes)
+        return memory
 
 
 workspace = Workspace()

@@ -13,7 +13,7 @@ from typing import Optional
 import torch
 from torch import nn
 
-from ._block import width
+from ._block import whole, width
 from .planning import calculate_ffn_params
 from .torch._fused import FusedBlock
 from .torch._recipe import Recipe
@@ -25,13 +25,13 @@ class _Sized(FusedBlock):
 
     def __init__(self, input_dim: int, hidden_dim: Optional[int], output_dim: Optional[int], multiple_of: int) -> None:
         super().__init__()
-        self.input_dim = input_dim
-        self.output_dim = output_dim or input_dim
+        self.input_dim = whole("input_dim", input_dim)
+        self.output_dim = input_dim if output_dim is None else whole("output_dim", output_dim)
+        multiple = max(whole("multiple_of", multiple_of), 1)
         if hidden_dim is None:
-            hidden_dim = width(input_dim, multiple_of=max(multiple_of, 1))
-        elif multiple_of > 1:
-            hidden_dim = -(-hidden_dim // multiple_of) * multiple_of
-        self.hidden_dim = hidden_dim
+            self.hidden_dim = width(input_dim, multiple_of=multiple)
+        else:
+            self.hidden_dim = -(-whole("hidden_dim", hidden_dim) // multiple) * multiple
 
     def extra_repr(self) -> str:
         """What repr shows besides the children."""

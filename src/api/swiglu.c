@@ -138,7 +138,7 @@ enum swiglu_status swiglu_forward(const struct swiglu_block *block, size_t m, st
     TRY(swiglu_rows_check(&x, m, block->d_in, &x_span));
     TRY(swiglu_rows_check(&out, m, block->d_out, &y_span));
     y.ld_elems = out.ld_elems;
-    if (m == 0) return SWIGLU_OK;
+    if (m == 0 || block->d_out == 0) return SWIGLU_OK; /* m may be anything where rows are empty */
     if (swiglu_forward_size(block, NULL, m, swiglu_runner_threads(runner), &work_span.bytes)) return SWIGLU_E_SHAPE;
     if (!work.data || work.bytes < work_span.bytes) return SWIGLU_E_WORKSPACE;
     const bool same = x.data == y.data && x.dtype == y.dtype && x.ld_elems == y.ld_elems;
@@ -167,7 +167,7 @@ enum swiglu_status swiglu_reference_run(const struct swiglu_desc *desc, size_t m
     const enum swiglu_status fits = swiglu_rows_check(&x, m, checked.d_in, &span);
     REQUIRE(fits == SWIGLU_OK, fits, "reference: x (dtype %d, stride %zu) does not fit %zu rows of %zu", x.dtype, x.ld_elems, m,
             checked.d_in);
-    if (m == 0) return SWIGLU_OK;
+    if (m == 0 || (checked.d_out == 0 && !full.hidden)) return SWIGLU_OK;
     enter_default(&caller);
     const enum swiglu_status status = swiglu_reference_compute(&checked, m, x, &full, error);
     fesetenv(&caller);

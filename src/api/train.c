@@ -93,7 +93,7 @@ enum swiglu_status swiglu_train_forward(const struct swiglu_desc *desc, const st
     struct swiglu_crows y_rows = {y.data, y.dtype, y.ld_elems};
     TRY(swiglu_rows_check(&y_rows, m, checked.d_out, &out[0]));
     y.ld_elems = y_rows.ld_elems;
-    if (m == 0) return SWIGLU_OK;
+    if (m == 0 || (checked.d_out == 0 && !(flags & SWIGLU_TRAIN_KEEP_GATE_UP))) return SWIGLU_OK;
     char *const aligned = aligned_work(&step, work, runner, &saved_bytes);
     if (!aligned || (saved_bytes && !saved)) return SWIGLU_E_WORKSPACE;
     out[1] = (struct swiglu_span){saved, saved_bytes};

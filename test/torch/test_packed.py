@@ -24,7 +24,8 @@ def fresh_result(module, x):
 
 
 def copies(module):
-    return [b for b in _packed._blocks.values() if module.down_proj.weight.untyped_storage().data_ptr() in b.storages]
+    storage = module.down_proj.weight.untyped_storage().data_ptr()
+    return [b for blocks in _packed._blocks.values() for b in blocks.values() if storage in b.storages]
 
 
 @pytest.fixture(params=[torch.float32, torch.bfloat16])

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from ..torch import PackedWeights
-from ..torch._recipe import TENSORS, Recipe, check_meta, evaluate, obstacle, obstacle_of_input
-from .freed import FreedBlock, FreedWeight, fail
+from ..torch._recipe import TENSORS, Recipe, check_meta, drop, evaluate, obstacle, obstacle_of_input
+from .freed import FreedBlock, FreedWeight, fail, freed_parameters
 
-_WITH_FREED = TENSORS | {FreedWeight}
+WITH_FREED = TENSORS | {FreedWeight}
 
 
 def check_model(model: Any) -> None:
@@ -67,10 +67,10 @@ class Patched(PackedWeights):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _forward_freed(self, x: Any, args: Any, kwargs: Any) -> Tensor:
         recipe, freed = self._swiglu.recipe, self._swiglu.freed
-        reason = obstacle(self, recipe, _WITH_FREED) or obstacle_of_input(x, self, recipe, freed=True)
+        reason = obstacle(self, recipe, WITH_FREED) or obstacle_of_input(x, self, recipe, freed=True)
         if reason is not None or freed is None:
             return self._fall_back(reason or "", args, kwargs)
-        return freed(x)
+        return drop(self, recipe, freed(x, self))
 
     def _fall_back(self, reason: str, args: Any, kwargs: Any) -> Tensor:
         if not torch.compiler.is_compiling():
@@ -95,10 +95,8 @@ class Patched(PackedWeights):
     def state_dict(self, *args: Any, prefix: str = "", **kwargs: Any) -> Any:
         """With the weights as they were, also where they are freed."""
         state = super().state_dict(*args, prefix=prefix, **kwargs)
-        freed = self._swiglu.freed
-        if freed is not None:
-            for name in freed.recipe.linears:
-                state[f"{prefix}{name}.weight"] = freed.unpack(self, name)
+        for path, _, _, freed in freed_parameters(self):
+            state[prefix + path] = freed.block.value(freed.part)
         return state
 
 

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NoReturn, Optional
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -13,13 +14,13 @@ from .. import _abi
 from .._block import Handle
 from .._library import check, lib
 from ..torch._kernels import run_handle
-from ..torch._plan import DTYPES, Plan
+from ..torch._plan import DTYPES, Plan, dtype_number
 from ..torch._recipe import Recipe, parts_of
 
 # What may be asked of a weight that is not there: everything but its values.
 _METADATA = frozenset(
     "__repr__ __hash__ detach dim element_size get_device is_complex is_contiguous is_floating_point is_inference nelement"
-    " numel size stride storage_offset untyped_storage type".split()
+    " numel requires_grad_ size stride storage_offset untyped_storage type".split()
 )
 _ATTRIBUTES = frozenset(
     "device dtype grad grad_fn is_cpu is_cuda is_meta is_nested is_quantized is_sparse itemsize layout names nbytes ndim"
@@ -32,12 +33,16 @@ class FreedWeightError(RuntimeError):
 
 
 class FreedWeight(nn.Parameter):
-    """A meta tensor in the place of a weight. Sizes and types can be asked; anything that needs its values raises
+    """A meta tensor in the place of a weight or bias. Sizes and types can be asked; anything that needs its values raises
     FreedWeightError, and so does an optimiser."""
 
-    def __new__(cls, original: Tensor) -> FreedWeight:
+    block: FreedBlock
+    part: str  # such as "gate_proj.weight"
+
+    def __new__(cls, original: Tensor, block: FreedBlock, part: str) -> FreedWeight:
         empty = torch.empty_strided(original.shape, original.stride(), dtype=original.dtype, device="meta")
         made: FreedWeight = torch.Tensor._make_subclass(cls, empty, original.requires_grad)
+        made.block, made.part = block, part
         return made
 
     @classmethod
@@ -55,7 +60,7 @@ class FreedWeight(nn.Parameter):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FreedWeight:
         with torch._C.DisableTorchFunctionSubclass():
-            twin = memo[id(self)] = FreedWeight(self)
+            twin = memo[id(self)] = FreedWeight(self, self.block, self.part)
             return twin
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -76,30 +81,37 @@ class FreedBlock:
         parts: Any = parts_of(module, recipe)
         first = parts[0] if parts[0] is not None else parts[1]
         self.recipe = recipe
-        with torch.no_grad():
-            plan = Plan(first.new_empty(0, first.shape[1]), parts, recipe.activation, recipe.layout, "auto")
-            held = plan.point(parts)
-            self.handle = Handle(plan.desc, plan.options)
-            del held
-            info = _abi.new(_abi.BlockInfo)
-            check(lib.swiglu_block_query(self.handle.pointer, ctypes.byref(info)), "block")
-            self.packed_bytes, self.d_out = int(info.packed_bytes), plan.d_out
-            # (positions, values) of what the copy does not hold bit for bit: subnormals and NaN held for bf16 compute
-            self._lost: dict[str, tuple[Tensor, Tensor]] = {}
-            for name in recipe.linears:
-                original = _bits(module._modules[name].weight.detach())  # type: ignore[union-attr, operator]
-                wrong = (_bits(self.unpack(module, name)) != original).flatten().nonzero()[:, 0]
-                self._lost[name] = wrong, original.flatten()[wrong].clone()
+        children: dict[str, Any] = {name: module._modules[name] for name in recipe.linears}
+        self._is_conv1d = {name: type(child) is not nn.Linear for name, child in children.items()}
+        self._weights = {name: child.weight.detach().to("meta") for name, child in children.items()}  # shape and dtype
+        self._biases = {name: child.bias.detach().clone() for name, child in children.items() if child.bias is not None}
+        self.parts = tuple(f"{name}.weight" for name in self._weights) + tuple(f"{name}.bias" for name in self._biases)
+        plan = Plan(first.new_empty(0, first.shape[1]), parts, recipe.activation, recipe.layout, "auto")
+        held = plan.point(parts)
+        self.handle = Handle(plan.desc, plan.options)
+        del held
+        info = _abi.new(_abi.BlockInfo)
+        check(lib.swiglu_block_query(self.handle.pointer, ctypes.byref(info)), "block")
+        self.packed_bytes, self.d_out = int(info.packed_bytes), plan.d_out
+        # (positions, values) of what the copy does not hold bit for bit: subnormals and NaN held for bf16 compute
+        self._lost: dict[str, tuple[Tensor, Tensor]] = {}
+        for name, child in children.items():
+            original = _bits(child.weight.detach())
+            wrong = (_bits(self._unpack(name)) != original).flatten().nonzero()[:, 0]
+            self._lost[name] = wrong, original.flatten()[wrong].clone()
 
-    def unpack(self, module: nn.Module, name: str) -> Tensor:
-        """The weight of this child, bit for bit, as it was stored."""
-        weight: Any = module._modules[name].weight  # type: ignore[union-attr]
-        recipe, packed = self.recipe, self.recipe.up is None and name == self.recipe.gate
-        stored_in_out = type(module._modules[name]) is not nn.Linear
-        rows, cols = tuple(weight.shape)[::-1] if stored_in_out else tuple(weight.shape)
-        out = torch.empty(rows, cols, dtype=weight.dtype)
+    def value(self, part: str) -> Tensor:
+        """A new tensor with the values of this part, bit for bit, as it was stored."""
+        name, _, kind = part.rpartition(".")
+        with torch.inference_mode(False), torch.no_grad():
+            return self._biases[name].clone() if kind == "bias" else self._unpack(name)
+
+    def _unpack(self, name: str) -> Tensor:
+        weight, recipe = self._weights[name], self.recipe
+        rows, cols = tuple(weight.shape)[::-1] if self._is_conv1d[name] else tuple(weight.shape)
+        out = torch.empty(rows, cols, dtype=weight.dtype, device="cpu")
         half = rows // 2 * cols * weight.element_size()
-        if packed:
+        if recipe.up is None and name == recipe.gate:
             targets = {"gate": 0, "up": half} if recipe.layout == "gate_up" else {"up": 0, "gate": half}
         else:
             targets = {"gate" if name == recipe.gate else "up" if name == recipe.up else "down": 0}
@@ -108,18 +120,32 @@ class FreedBlock:
                 self.handle.pointer, _abi.PARTS[part], DTYPES[weight.dtype], out.data_ptr() + offset, 0
             )
             check(status, f"unpacking {name}")
-        out = out.t().contiguous() if stored_in_out else out
+        out = out.t().contiguous() if self._is_conv1d[name] else out
         if name in self._lost:
             positions, values = self._lost[name]
             _bits(out).view(-1)[positions] = values
         return out
 
-    def __call__(self, x: Tensor) -> Tensor:
-        if torch.is_grad_enabled() and x.requires_grad:
+    def __call__(self, x: Tensor, module: nn.Module) -> Tensor:
+        """y of the module, whose parameters must still be those that were freed."""
+        trained = x.requires_grad
+        for name in self.recipe.linears:
+            own: Any = module._modules[name]._parameters  # type: ignore[union-attr]
+            for kind in ("weight", "bias"):
+                part, there = f"{name}.{kind}", own[kind]
+                if getattr(there, "part", None) != (part if part in self.parts else None) or (
+                    there is not None and type(there) is not FreedWeight
+                ):
+                    fail(f"{part} was replaced")
+                trained = trained or (there is not None and there.requires_grad)
+        if trained and torch.is_grad_enabled():
             fail("a forward with gradients needs the weights (run it under torch.no_grad())")
+        if torch._C._get_tracing_state() is not None:
+            fail("tracing needs the weights")
         if torch.is_autocast_enabled("cpu"):
+            dtype_number("x", x)
             x = x.to(torch.get_autocast_dtype("cpu"))
-        return run_handle(self.handle, x, self.d_out)
+        return run_handle(self.handle, x.resolve_neg(), self.d_out)
 
     def __deepcopy__(self, memo: Any) -> FreedBlock:
         return self
@@ -133,17 +159,27 @@ def _bits(tensor: Tensor) -> Tensor:
 
 
 def free(module: nn.Module, recipe: Recipe) -> FreedBlock:
-    """Packs, then puts meta tensors where the weights were."""
-    block = FreedBlock(module, recipe)
-    for name in recipe.linears:
-        child: Any = module._modules[name]
-        child._parameters["weight"] = FreedWeight(child.weight)
+    """Packs, then puts meta tensors where the parameters were."""
+    with torch.inference_mode(False), torch.no_grad():
+        block = FreedBlock(module, recipe)
+    for part in block.parts:
+        name, _, kind = part.rpartition(".")
+        own: Any = module._modules[name]._parameters  # type: ignore[union-attr]
+        own[kind] = FreedWeight(own[kind], block, part)
     return block
 
 
-def bring_back(module: nn.Module, block: FreedBlock) -> None:
-    for name in block.recipe.linears:
-        child: Any = module._modules[name]
-        weight: Optional[Tensor] = child._parameters["weight"]
-        if type(weight) is FreedWeight:
-            child._parameters["weight"] = nn.Parameter(block.unpack(module, name), requires_grad=weight.requires_grad)
+def freed_parameters(module: nn.Module) -> Iterator[tuple[str, dict[str, Any], str, FreedWeight]]:
+    """(path, the dict that it is in, its key there, the parameter) of each below module, wherever adapters moved it."""
+    for path, below in module.named_modules():
+        own: Any = below._parameters
+        for key, parameter in list(own.items()):
+            if type(parameter) is FreedWeight:
+                yield f"{path}.{key}" if path else key, own, key, parameter
+
+
+def bring_back(module: nn.Module) -> None:
+    """Parameters with the values they had, where the meta tensors are."""
+    with torch.inference_mode(False):
+        for _, own, key, freed in freed_parameters(module):
+            own[key] = nn.Parameter(freed.block.value(freed.part), requires_grad=freed.requires_grad)

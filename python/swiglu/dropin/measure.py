@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..torch._recipe import evaluate
+from ..torch._recipe import evaluate, obstacle
 from .classes import Patched, State, check_model
 from .recipe import prove
 from .trace import NotProven
@@ -53,7 +53,7 @@ def compare(model: nn.Module, inputs: Any, repeats: int = 5) -> Comparison:
     """Runs model once on inputs (a tensor, a tuple, or keyword arguments in a mapping), keeps what each provable block was
     given, and evaluates each block both ways in inference, interleaved. The model is left as it was, patched or not.
 
-    Raises TypeError (not a module) and ValueError where repeats is below 1, or no such block was called."""
+    Raises TypeError (not a module), ValueError (repeats below 1, no such block was called, no rows) and FreedWeightError."""
     check_model(model)
     if repeats < 1:
         raise ValueError(f"repeats is {repeats}, not at least 1")
@@ -61,6 +61,9 @@ def compare(model: nn.Module, inputs: Any, repeats: int = 5) -> Comparison:
         given, recipes = _record(model, inputs)
         if not given:
             raise ValueError("no feed-forward block that swiglu evaluates was called")
+        empty = next((name for name, (_, x) in given.items() if not x.numel()), None)
+        if empty is not None:
+            raise ValueError(f"{empty} was given no rows")
         layers = [_measure(name, module, recipes[name], x, repeats) for name, (module, x) in given.items()]
     return Comparison(layers)
 
@@ -80,6 +83,8 @@ def _record(model: nn.Module, inputs: Any) -> tuple[dict[str, tuple[nn.Module, T
 
     for name, module in model.named_modules():
         if isinstance(module, Patched):
+            if module._swiglu.freed is None and obstacle(module, module._swiglu.recipe):
+                continue  # it runs the original forward
             recipes[name] = module._swiglu
         else:
             try:

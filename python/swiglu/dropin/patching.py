@@ -12,15 +12,16 @@ import types
 from collections.abc import Iterator
 from typing import Any, Optional
 
+import torch
 from torch import nn
 
 from ..torch import repack
 from ..torch._fused import FusedBlock
 from ..torch._module import POLICIES
-from ..torch._recipe import Recipe, tensors
+from ..torch._recipe import Recipe, obstacle, tensors
 from . import freed
-from .classes import Patched, State, check_model, subclass_of
-from .recipe import prove, shape_of
+from .classes import WITH_FREED, Patched, State, check_model, subclass_of
+from .recipe import check_tensors, prove, shape_of
 from .report import Entry, Report
 from .trace import NotProven
 
@@ -29,7 +30,7 @@ _QUANTISED = re.compile(r"(q\d|iq\d|int\d|mxfp4|nf4|fp8)", re.IGNORECASE)
 
 
 def patch(
-    model: nn.Module, weights: str = "keep", free: bool = False, *, policy: str = "recompute", dry_run: bool = False
+    model: nn.Module, weights: str = "keep", free: bool = False, *, policy: Optional[str] = None, dry_run: bool = False
 ) -> Report:
     """Replaces each feed-forward block of model whose formula can be proven from its class, children and tensors.
 
@@ -40,7 +41,8 @@ def patch(
 
     weights   "keep": as they are
     free      also give back the memory of the original weights, for inference only
-    policy    what training keeps for backward besides x: "recompute" nothing, "keep" gate and up
+    policy    what training keeps for backward besides x: "recompute" nothing, "keep" gate and up. None: "recompute", and
+              blocks that were patched before stay as they are
     dry_run   change nothing, only report
 
     With free the packed copies are made at once and the weights become meta tensors; state_dict() and save_pretrained()
@@ -51,7 +53,7 @@ def patch(
     module is in training mode). Patching twice is fine.
     """
     check_model(model)
-    if policy not in POLICIES:
+    if policy is not None and not (isinstance(policy, str) and policy in POLICIES):
         raise ValueError(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
     if weights != "keep":
         quantised = isinstance(weights, str) and _QUANTISED.match(weights)
@@ -61,15 +63,17 @@ def patch(
         raise ValueError("free=True is for inference, but modules are in training mode: call model.eval() first")
     walk = _Walk(policy, free, dry_run)
     if free:
-        for module in model.modules():
-            walk.uses.update(id(p) for p in module._parameters.values() if p is not None)
+        for module in model.modules():  # once for each place where a module stands
+            for child in (module._modules.values() if module is not model else [model, *model._modules.values()]):
+                if child is not None:
+                    walk.uses.update(id(p) for p in child._parameters.values() if p is not None)
     walk.visit(model, "")
     return Report(walk.entries, dry_run)
 
 
 @dataclasses.dataclass
 class _Walk:
-    policy: str
+    policy: Optional[str]
     free: bool
     dry_run: bool
     entries: list[Entry] = dataclasses.field(default_factory=list)
@@ -84,11 +88,14 @@ class _Walk:
         cls = type(module)
         if isinstance(module, Patched):
             return self._replace(module, name, module._swiglu.recipe)
+        if isinstance(module, torch.jit.ScriptModule):
+            return None  # compiled: it has no class to replace
         if isinstance(module, FusedBlock):
             self.entries.append(Entry(name, cls.__name__, "it computes with swiglu already; its policy is an attribute"))
             return None
         reason = "its own forward was not found to be that of a block"
-        if len(module._modules) >= 2 and (_is_flat(module) or _looks_like_one(name, module)):
+        generated = isinstance(module, torch.fx.GraphModule)  # it writes the forward of its class anew
+        if len(module._modules) >= 2 and not generated and (_is_flat(module) or _looks_like_one(name, module)):
             try:
                 return self._replace(module, name, prove(module))
             except NotProven as error:
@@ -101,19 +108,39 @@ class _Walk:
             self.entries.append(Entry(name, cls.__name__, reason))
 
     def _replace(self, module: nn.Module, name: str, recipe: Recipe) -> None:
-        shared = self.free and any(self.uses[id(t)] > 1 for t in tensors(module, recipe))
-        kept = "its weights are used by another module too" if shared else None
-        state = module._swiglu if isinstance(module, Patched) else State(recipe, _parameter(type(module)), self.policy)
+        cls: type[nn.Module] = type(module)
+        if isinstance(module, Patched):
+            state = module._swiglu
+        else:
+            state, cls = State(recipe, _parameter(cls), self.policy or "recompute"), _derived(cls)
+        kept = self._why_not_freed(module, state)
         entry = _entry(name, module, recipe, state, kept, self.free and not kept)
         if not self.dry_run:
-            state.policy = self.policy
+            state.policy = self.policy or state.policy
             if not isinstance(module, Patched):
                 module._swiglu = state  # type: ignore[assignment]
-                _change_class(module, subclass_of(type(module)))
+                _change_class(module, cls)
             if self.free and not kept and state.freed is None:
                 state.freed = freed.free(module, recipe)
                 entry.packed_bytes = state.freed.packed_bytes
         self.entries.append(entry)
+
+    def _why_not_freed(self, module: nn.Module, state: State) -> Optional[str]:
+        if not self.free or state.freed is not None:
+            return None
+        try:
+            check_tensors(module, state.recipe)  # it may have changed since it was patched
+        except NotProven as error:
+            return str(error)
+        shared = any(self.uses[id(t)] > 1 for t in tensors(module, state.recipe))
+        return "its weights are used by another module too" if shared else None
+
+
+def _derived(cls: type[nn.Module]) -> type[nn.Module]:
+    try:
+        return subclass_of(cls)
+    except Exception as error:  # whatever its __init_subclass__ or metaclass does
+        raise NotProven(f"no class can be derived from {cls.__name__}: {error}") from error
 
 
 def _is_flat(module: nn.Module) -> bool:
@@ -141,6 +168,8 @@ def _parameter(cls: type[nn.Module]) -> str:
 
 
 def _entry(name: str, module: nn.Module, recipe: Recipe, state: State, kept: Optional[str], free: bool) -> Entry:
+    if isinstance(module, Patched) and obstacle(module, recipe, WITH_FREED):  # adapted since: no plain weights to size
+        return Entry(name, type(module).__name__, layout=recipe.layout, activation=recipe.activation, kept=kept, state=state)
     first, (d_out, d_ff) = shape_of(module, recipe.gate or recipe.up), shape_of(module, recipe.down)
     weight: Any = module._modules[recipe.down].weight  # type: ignore[union-attr]
     matrices = 1 if recipe.layout == "ungated" else 2
@@ -174,8 +203,7 @@ def restore(model: nn.Module) -> int:
     n = 0
     for module in list(model.modules()):
         if isinstance(module, Patched):
-            if module._swiglu.freed is not None:
-                freed.bring_back(module, module._swiglu.freed)
+            freed.bring_back(module)
             repack(module)
             _change_class(module, type(module)._swiglu_original)
             del module._swiglu
@@ -186,11 +214,18 @@ def restore(model: nn.Module) -> int:
 @contextlib.contextmanager
 def patched(model: nn.Module, **options: Any) -> Iterator[Report]:
     """with swiglu.patched(model) as report: patches (the options of patch) and restores, also after an exception. Blocks
-    that were patched before stay patched."""
-    before = {id(module) for module in model.modules() if isinstance(module, Patched)}
+    that were patched before are as they were then."""
+    check_model(model)
+    before = {m: (m._swiglu.policy, m._swiglu.freed) for m in model.modules() if isinstance(m, Patched)}
     try:
         yield patch(model, **options)
     finally:
         for module in list(model.modules()):
-            if isinstance(module, Patched) and id(module) not in before:
+            if isinstance(module, Patched) and module not in before:
                 restore(module)
+        for module, (policy, was_freed) in before.items():
+            if isinstance(module, Patched):
+                module._swiglu.policy = policy
+                if was_freed is None:
+                    freed.bring_back(module)
+                    module._swiglu.freed = None

@@ -98,6 +98,12 @@ def prove(module: nn.Module) -> Recipe:
     recipe = _read(module, False)
     if recipe != _read(module, True):
         raise NotProven("it computes something else in training than in evaluation")
+    check_tensors(module, recipe)
+    return recipe
+
+
+def check_tensors(module: nn.Module, recipe: Recipe) -> None:
+    """Raises NotProven unless the children are plain and their tensors are those of a block."""
     reason = obstacle(module, recipe)
     if reason:
         raise NotProven(reason)
@@ -113,7 +119,6 @@ def prove(module: nn.Module) -> Recipe:
         raise NotProven(f"its first product has {first.shape[0]} outputs and its last {down.shape[1]} inputs")
     if any(t.device.type != "cpu" for t in tensors(module, recipe)):
         raise NotProven("its weights are not on the CPU")
-    return recipe
 
 
 def shape_of(module: nn.Module, name: Optional[str]) -> tuple[int, int]:

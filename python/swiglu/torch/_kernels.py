@@ -13,14 +13,14 @@ from .._block import Handle
 from .._library import check, lib
 from .._threads import workspace
 from . import _packed
-from ._memory import empty
-from ._plan import Parts, as_rows, empty_result, fill_rows, find_plan, n_rows
+from ._memory import empty, give_back_scratch
+from ._plan import DTYPES, Parts, as_rows, empty_result, give_back_plan, n_rows, rows_of, take_plan
 from ._team import team
 
 
 def _forward(x: Tensor, parts: Parts, activation: str, layout: str, compute: str, keep: bool) -> tuple[Tensor, Tensor]:
     _packed.forget_weight(parts[2])
-    plan = find_plan(x, parts, activation, layout, compute)
+    plan = take_plan(x, parts, activation, layout, compute)
     held = plan.point(parts)
     flags = _abi.TRAIN_KEEP_GATE_UP if keep else _abi.TRAIN_KEEP_X
     runner, m = team(), n_rows(x)
@@ -33,8 +33,8 @@ def _forward(x: Tensor, parts: Parts, activation: str, layout: str, compute: str
         plan.options_ref,
         m,
         flags,
-        fill_rows(rows, ld),
-        fill_rows(y, 0, output=True),
+        rows_of(rows, ld),
+        rows_of(y, 0),
         kept.data_ptr() if keep else None,
         workspace.reserve(work_bytes),
         runner.address,
@@ -42,6 +42,7 @@ def _forward(x: Tensor, parts: Parts, activation: str, layout: str, compute: str
     if status:
         check(status, "ffn")
     del held
+    give_back_plan(plan)
     return y, kept
 
 
@@ -94,17 +95,20 @@ def ffn_backward(
     """Gradients of x (bit 0 of needs), gate (bit 1), up, down, gate_bias, up_bias, down_bias (bit 6), those asked for; each
     in the dtype of its tensor, or with its bit in wide in float32 (not x)."""
     parts: Parts = (gate, up, down, gate_bias, up_bias, down_bias)
-    plan = find_plan(x, parts, activation, layout, compute)
+    plan = take_plan(x, parts, activation, layout, compute)
     if dy.shape != (*x.shape[:-1], plan.d_out):
         raise ValueError(f"dy has shape {tuple(dy.shape)}, expected {(*x.shape[:-1], plan.d_out)}")
+    if dy.dtype not in DTYPES:
+        raise TypeError(f"dy is {dy.dtype}; it can be torch.float32, torch.float16 or torch.bfloat16")
     held = plan.point(parts)
     flags = _abi.TRAIN_KEEP_X if kept is None else _abi.TRAIN_KEEP_GATE_UP
     runner, m = team(), n_rows(x)
-    outputs, narrow, gradient_flags = plan.point_gradients(x, parts, needs, wide)
+    outputs, narrow, memory, gradient_flags = plan.point_gradients(x, parts, needs, wide)
     flags |= gradient_flags
     work_bytes, kept_bytes = plan.sizes(m, flags, runner.n_threads)
-    if kept is not None and kept.numel() * kept.element_size() != kept_bytes:
-        raise ValueError(f"kept has {kept.numel()} values, expected {kept_bytes // 4}")
+    if kept is not None:
+        if kept.numel() != kept_bytes // 4 or kept.dtype is not torch.float32 or not kept.is_contiguous():
+            raise ValueError(f"kept has {kept.numel()} values of {kept.dtype}, expected {kept_bytes // 4} contiguous float32")
     x_rows, x_ld = as_rows(x)
     dy_rows, dy_ld = as_rows(dy)
     status = lib.swiglu_train_backward(
@@ -112,8 +116,8 @@ def ffn_backward(
         plan.options_ref,
         m,
         flags,
-        fill_rows(x_rows, x_ld),
-        fill_rows(dy_rows, dy_ld, output=True),
+        rows_of(x_rows, x_ld),
+        rows_of(dy_rows, dy_ld),
         None if kept is None else kept.data_ptr(),
         plan.grads_ref,
         workspace.reserve(work_bytes),
@@ -123,7 +127,10 @@ def ffn_backward(
         check(status, "ffn_backward")
     for gradient, values in narrow:
         gradient.copy_(values)
+    if memory is not None:
+        give_back_scratch(memory)
     del held
+    give_back_plan(plan)
     return outputs
 
 
@@ -135,8 +142,8 @@ def run_handle(handle: Handle, x: Tensor, d_out: int) -> Tensor:
     status = lib.swiglu_forward(
         handle.pointer,
         m,
-        fill_rows(rows, ld),
-        fill_rows(y, 0, output=True),
+        rows_of(rows, ld),
+        rows_of(y, 0),
         workspace.reserve(handle.work_bytes(m, runner.n_threads)),
         runner.address,
     )

@@ -5,6 +5,7 @@ reuse."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -47,6 +48,14 @@ class _Kept:
 _kept = _Kept()
 
 
+def _after_fork() -> None:
+    global _kept
+    _kept = _Kept()  # another thread of the parent may have held the lock
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def release_memory() -> None:
     """Gives back the memory of past results that is kept for the next ones (at most 256 MB)."""
     _kept.release()
@@ -62,15 +71,22 @@ def empty(like: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(_kept.take(n)).view(dtype).view(tuple(shape))
 
 
+_NOTHING = torch.empty(0, device="cpu")
+
+
 class _Scratch(threading.local):
-    memory = torch.empty(0)
+    memory = _NOTHING
 
 
 _local = _Scratch()
 
 
-def scratch(n: int) -> Tensor:
-    """n f32 values of the calling thread, good until its next call; they grow to the largest one and stay."""
-    if _local.memory.numel() < n:
-        _local.memory = torch.from_numpy(uninitialised(4 * n)).view(torch.float32)
-    return _local.memory
+def take_scratch(n: int) -> Tensor:
+    """n f32 values of the calling thread, which grow to the largest use. They are the caller's until it gives them back: a
+    signal handler that computes meanwhile has memory of its own."""
+    memory, _local.memory = _local.memory, _NOTHING
+    return memory if memory.numel() >= n else torch.from_numpy(uninitialised(4 * n)).view(torch.float32)
+
+
+def give_back_scratch(memory: Tensor) -> None:
+    _local.memory = memory

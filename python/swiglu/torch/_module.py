@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from .._activation import ActivationLike, act_spec
 from .._block import default_layout
@@ -58,6 +59,8 @@ def ffn(
     if not x.is_cpu and x.device.type != "meta":
         tell_once(x.device)
         return plain_ffn(x, (gate, up, down, gate_bias, up_bias, down_bias), spec, order)
+    if forward_ad._current_level >= 0:  # the operators have no forward-mode gradients
+        return plain_ffn(x, (gate, up, down, gate_bias, up_bias, down_bias), spec, order)
     op = POLICIES.get(policy) if isinstance(policy, str) else None
     if op is None:
         raise ValueError(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
@@ -72,7 +75,9 @@ def repack(module: nn.Module) -> None:
 
     Needed only after a write that nothing can notice: one that goes behind PyTorch's version counter (through .data, NumPy,
     DLPack, another process) while the module stays in eval mode, keeps the tensor's memory, and touches none of the 16
-    cache lines per weight that are compared before each use."""
+    cache lines per weight that are compared before each use. Raises TypeError (not a module)."""
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}")
     _packed.forget(module)
 
 

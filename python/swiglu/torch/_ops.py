@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from . import _kernels
-from ._plan import check_devices, check_shapes, empty_gradient, n_rows
+from ._plan import check_devices, check_shapes, dtype_number, empty_gradient, n_rows
 
 _BLOCK = (
     "Tensor x, Tensor? gate, Tensor? up, Tensor down, Tensor? gate_bias, Tensor? up_bias, Tensor? down_bias,"
@@ -169,6 +169,7 @@ _library.impl("ffn_keep", _autograd(ffn_keep), "Autograd")
 def _autocast(op: Any) -> Callable[..., Any]:
     def kernel(x: Tensor, *rest: Any) -> Any:
         dtype = torch.get_autocast_dtype("cpu")
+        dtype_number("x", x)  # anything else is not cast, as for nn.Linear
         *parts, activation, layout, compute = rest
         if compute == "auto" and dtype == torch.bfloat16:
             compute = "bf16"
@@ -188,12 +189,13 @@ _ORDINARY = (Tensor, torch.nn.Parameter)
 
 
 def is_ordinary(tensors: Iterable[Optional[Tensor]]) -> bool:
-    """Whether a call of the kernel is a call of the operator: plain tensors on the CPU, and nobody who watches or changes
+    """Whether a call of the kernel is a call of the operator: plain tensors on the CPU (not negated ones, which the
+    dispatcher resolves), and nobody who watches or changes
     operators (tracing, modes, transforms, autocast, a profiler)."""
     if torch.compiler.is_compiling():
         return False
     for tensor in tensors:
-        if tensor is not None and not (type(tensor) in _ORDINARY and tensor.is_cpu):
+        if tensor is not None and (type(tensor) not in _ORDINARY or not tensor.is_cpu or tensor.is_neg()):
             return False
     return (
         not torch._C._len_torch_dispatch_stack()

@@ -16,7 +16,7 @@ from .._activation import act_struct
 from .._block import agreed, check_parts, make_options
 from .._library import check, error_record, lib
 from .._strides import matrix_order, rows_order
-from ._memory import empty, scratch
+from ._memory import empty, take_scratch
 
 # gate, up, down and their biases, in this order everywhere
 Parts = tuple[Optional[Tensor], Optional[Tensor], Tensor, Optional[Tensor], Optional[Tensor], Optional[Tensor]]
@@ -36,7 +36,11 @@ def dtype_number(name: str, tensor: Tensor) -> int:
 
 def check_devices(x: Tensor, parts: Sequence[Optional[Tensor]]) -> None:
     for name, tensor in zip(NAMES, parts):
-        if tensor is not None and tensor.device != x.device:
+        if tensor is None:
+            continue
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, not {type(tensor).__name__}")
+        if tensor.device != x.device:
             raise ValueError(f"{name} is on {tensor.device}, x is on {x.device}")
 
 
@@ -44,7 +48,8 @@ def check_shapes(x: Tensor, parts: Sequence[Optional[Tensor]], layout: str) -> t
     """(d_in, d_ff, d_out), after every shape, dtype and device has been compared. Sizes may be symbolic."""
     gate, up, down, gate_bias, up_bias, down_bias = parts
     check_parts(layout, gate, up, gate_bias, up_bias)
-    assert down is not None
+    if down is None:
+        raise ValueError("down is None; every layout needs it")
     check_devices(x, parts)
     for name, tensor in zip(NAMES, parts):
         if tensor is None:
@@ -55,6 +60,8 @@ def check_shapes(x: Tensor, parts: Sequence[Optional[Tensor]], layout: str) -> t
         if tensor.dim() != (1 if name.endswith("bias") else 2):
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}; a weight is [outputs, inputs], a bias [outputs]")
     dtype_number("x", x)
+    if x.layout is not torch.strided:
+        raise TypeError(f"x is {x.layout}; it must be a dense tensor")
     halves = 2 if layout in _PACKED else 1
     first = [w for w in (gate, up) if w is not None]
     d_in, d_out = agreed([w.shape[1] for w in first]), down.shape[0]
@@ -74,6 +81,11 @@ def check_shapes(x: Tensor, parts: Sequence[Optional[Tensor]], layout: str) -> t
     if x.dim() == 0 or x.shape[-1] != d_in:
         raise ValueError(f"x has shape {tuple(x.shape)}, expected [..., {d_in}]")
     return d_in, d_ff, d_out
+
+
+def fits(x: Tensor, d_in: int) -> bool:
+    """Whether x goes with parts that were checked; check_shapes tells what is wrong."""
+    return x.dim() > 0 and x.shape[-1] == d_in and x.dtype in DTYPES and x.layout is torch.strided
 
 
 def weight_order(weight: Tensor) -> Optional[tuple[int, int]]:
@@ -123,7 +135,9 @@ def empty_result(x: Tensor, width: int) -> Tensor:
 
 
 class Plan:
-    """One description, used by one thread: another thread may run while the library reads it."""
+    """One description, used by one call at a time: another thread, or a signal handler, may run while the library reads it."""
+
+    key: Any = None  # among the plans of a thread
 
     def __init__(self, x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> None:
         self.d_in, self.d_ff, self.d_out = check_shapes(x, parts, layout)
@@ -167,11 +181,11 @@ class Plan:
 
     def point_gradients(
         self, x: Tensor, parts: Parts, needs: int, wide: int
-    ) -> tuple[list[Tensor], list[tuple[Tensor, Tensor]], int]:
+    ) -> tuple[list[Tensor], list[tuple[Tensor, Tensor]], Optional[Tensor], int]:
         """Allocates the gradients that are needed (bit 0: x, bit 1 + i: part i) and sets their addresses; the others are
         not computed. Gradients have the dtype of their part, or float32 where wide has their bit. The library computes
         weight gradients in float32, or all in bfloat16 (then the last result is that flag), and bias gradients in float32:
-        anything else is computed in scratch memory, and listed with it."""
+        anything else is computed in scratch memory, listed with it, and the memory is to be given back."""
         flags = self._gradient_flags(parts, needs, wide)
         outputs: list[Tensor] = []
         narrow: list[tuple[Tensor, Any, str, int]] = []
@@ -200,11 +214,11 @@ class Plan:
                 outputs.append(gradient)
             setattr(target, field, address)
         if not narrow:
-            return outputs, [], flags
-        memory = scratch(n_scratch)
+            return outputs, [], None, flags
+        memory = take_scratch(n_scratch)
         for _, target, field, at in narrow:
             setattr(target, field, memory.data_ptr() + 4 * at)
-        return outputs, [(g, memory.as_strided(g.shape, g.stride(), at)) for g, _, _, at in narrow], flags
+        return outputs, [(g, memory.as_strided(g.shape, g.stride(), at)) for g, _, _, at in narrow], memory, flags
 
     def _gradient_flags(self, parts: Parts, needs: int, wide: int) -> int:
         for i in range(3):
@@ -245,16 +259,15 @@ class Plan:
 
 class _Plans(threading.local):
     def __init__(self) -> None:
-        self.known: dict[Any, Plan] = {}
-        self.x, self.y = _abi.Rows(), _abi.Rows()
+        self.known: dict[Any, Plan] = {}  # those that no call uses
 
 
 _local = _Plans()
 _MOST = 1024  # plans per thread; a process with more shapes than this starts again
 
 
-def find_plan(x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> Plan:
-    """The plan of these weights on this thread; x fits it."""
+def take_plan(x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> Plan:
+    """A plan of these weights for the calling thread, to be given back after the call; x fits it."""
     signature: list[Any] = [activation, layout, compute]
     for part in parts:
         if part is None:
@@ -262,19 +275,20 @@ def find_plan(x: Tensor, parts: Parts, activation: str, layout: str, compute: st
         else:
             signature += (part.shape, part.stride(), part.dtype)
     key = tuple(signature)
-    plan = _local.known.get(key)
+    plan = _local.known.pop(key, None)
     if plan is None:
         plan = Plan(x, parts, activation, layout, compute)
-        if len(_local.known) >= _MOST:
-            _local.known.clear()
-        _local.known[key] = plan
-    elif x.dim() == 0 or x.shape[-1] != plan.d_in or x.dtype not in DTYPES:
+        plan.key = key
+    elif not fits(x, plan.d_in):
         check_shapes(x, parts, layout)
     return plan
 
 
-def fill_rows(tensor: Tensor, ld: int, output: bool = False) -> _abi.Rows:
-    """The struct for a call, one for inputs and one for outputs (or dy) per thread; calls take it by value."""
-    rows = _local.y if output else _local.x
-    rows.data, rows.dtype, rows.ld_elems = tensor.data_ptr(), DTYPES[tensor.dtype], ld
-    return rows
+def give_back_plan(plan: Plan) -> None:
+    if len(_local.known) >= _MOST:
+        _local.known.clear()
+    _local.known[plan.key] = plan
+
+
+def rows_of(tensor: Tensor, ld: int) -> _abi.Rows:
+    return _abi.Rows(tensor.data_ptr(), DTYPES[tensor.dtype], ld)

@@ -132,7 +132,7 @@ def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: frozenset[type] 
         return "global module hooks are registered"
     children = module._modules
     for name in recipe.linears:
-        child: Any = children[name]
+        child: Any = children.get(name)
         cls = type(child)
         if not is_linear(cls):
             return f"{name} is a {cls.__name__} of {cls.__module__}, not a plain nn.Linear"
@@ -147,11 +147,11 @@ def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: frozenset[type] 
             if tensor is not None and type(tensor) not in tensor_classes:
                 return f"{name}.{key} is a {type(tensor).__name__}"
     if recipe.act is not None:
-        act = children[recipe.act]
-        if _hooked(act):
-            return f"{recipe.act} has hooks"
+        act = children.get(recipe.act)
         if name_of(act) != recipe.activation:
             return f"{recipe.act} is another activation now"
+        if _hooked(act):
+            return f"{recipe.act} has hooks"
     return None
 
 
@@ -171,8 +171,11 @@ def obstacle_of_input(x: Any, module: nn.Module, recipe: Recipe, freed: bool = F
         return f"x is {x.dtype}, the weights are {weight.dtype}"
     if forward_ad._current_level >= 0:
         return "forward-mode gradients are wanted"
-    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
-        return "inside a transform of torch.func"
+    if not torch.compiler.is_compiling():
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            return "inside a transform of torch.func"
+        if torch._C._get_tracing_state() is not None:
+            return "inside torch.jit.trace"
     return None
 
 
@@ -207,7 +210,14 @@ def evaluate(
         compute=compute,
         packed=not module.training,
     )
-    if recipe.dropout is None or not module.training:
+    return drop(module, recipe, y)
+
+
+def drop(module: nn.Module, recipe: Recipe, y: torch.Tensor) -> torch.Tensor:
+    """What the module does to y at the end. A child is called whatever its mode is, and whatever it is by now."""
+    if recipe.dropout is None:
         return y
     child: Any = module._modules.get(recipe.dropout)
-    return nn.functional.dropout(y, getattr(module, recipe.dropout)) if child is None else child(y)
+    if child is not None:
+        return child(y)  # type: ignore[no-any-return]
+    return nn.functional.dropout(y, getattr(module, recipe.dropout), module.training)
