@@ -25,7 +25,7 @@ def fresh_result(module, x):
 
 def copies(module):
     storage = module.down_proj.weight.untyped_storage().data_ptr()
-    return [b for blocks in _packed._blocks.values() for b in blocks.values() if storage in b.storages]
+    return [b for blocks in _packed._blocks.values() for b in blocks if storage in b.storages]
 
 
 @pytest.fixture(params=[torch.float32, torch.bfloat16])

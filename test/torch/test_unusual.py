@@ -112,9 +112,9 @@ def test_blocks_that_share_a_down_weight_keep_a_copy_each():
     x, other = torch.randn(3, D), torch.randn(F, D)
     with torch.no_grad():
         results = [ffn(x, g, up, down, packed=True, compute=c) for g in (gate, other) for c in ("f32", "bf16")]
-        blocks = list(_packed._blocks[down.data_ptr()].values())
+        blocks = list(_packed._blocks[down.data_ptr()])
         again = [ffn(x, g, up, down, packed=True, compute=c) for g in (gate, other) for c in ("f32", "bf16")]
-        assert len(blocks) == 4 and list(_packed._blocks[down.data_ptr()].values()) == blocks
+        assert len(blocks) == 4 and list(_packed._blocks[down.data_ptr()]) == blocks
         assert all(torch.equal(a, b) for a, b in zip(results, again, strict=True))
         for i in range(20):
             ffn(x, gate, up, down, packed=True, activation=f"silu(gate_hi={i + 1}.0)")

@@ -170,6 +170,23 @@ static void no_rows_is_success_and_touches_nothing(void **state) {
     swiglu_block_destroy(block);
 }
 
+/* Rows without values need no memory, so that their number may be anything; nothing counts to it. */
+static void rows_of_nothing_take_no_time(void **state) {
+    (void)state;
+    const size_t m = (size_t)1 << 60;
+    struct block_data b = new_block(0, 3, 0, SWIGLU_SEPARATE, "silu", SWIGLU_F32, 0, 1, 5);
+    struct swiglu_block *block = prepare(&b.desc, SWIGLU_COMPUTE_F32, 0);
+    const struct swiglu_crows x = {NULL, SWIGLU_F32, 0};
+    const struct swiglu_rows y = {NULL, SWIGLU_F32, 0};
+    const struct swiglu_work none = {NULL, 0};
+    const struct swiglu_reference out = {.struct_size = sizeof out, .y = (double *)8};
+    assert_int_equal(swiglu_forward(block, m, x, y, none, NULL), SWIGLU_OK);
+    assert_int_equal(swiglu_train_forward(&b.desc, NULL, m, SWIGLU_TRAIN_KEEP_X, x, y, NULL, none, NULL), SWIGLU_OK);
+    assert_int_equal(swiglu_reference_run(&b.desc, m, x, &out, NULL), SWIGLU_OK);
+    swiglu_block_destroy(block);
+    free_block(&b);
+}
+
 static void workspace_stops_growing(void **state) {
     (void)state;
     struct swiglu_block *block = prepare(&good.desc, SWIGLU_COMPUTE_F32, 0);
@@ -214,6 +231,7 @@ int main(void) {
         cmocka_unit_test(shorter_structs_take_defaults),
         cmocka_unit_test(forward_checks_before_it_writes),
         cmocka_unit_test(no_rows_is_success_and_touches_nothing),
+        cmocka_unit_test(rows_of_nothing_take_no_time),
         cmocka_unit_test(workspace_stops_growing),
         cmocka_unit_test(reference_refuses_as_a_block_does),
     };

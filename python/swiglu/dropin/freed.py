@@ -140,8 +140,6 @@ class FreedBlock:
                 trained = trained or (there is not None and there.requires_grad)
         if trained and torch.is_grad_enabled():
             fail("a forward with gradients needs the weights (run it under torch.no_grad())")
-        if torch._C._get_tracing_state() is not None:
-            fail("tracing needs the weights")
         if torch.is_autocast_enabled("cpu"):
             dtype_number("x", x)
             x = x.to(torch.get_autocast_dtype("cpu"))

@@ -14,7 +14,7 @@ from .._library import check, lib
 from .._threads import workspace
 from . import _packed
 from ._memory import empty, give_back_scratch
-from ._plan import DTYPES, Parts, as_rows, empty_result, give_back_plan, n_rows, rows_of, take_plan
+from ._plan import DTYPES, Parts, as_rows, empty_result, give_back_plan, n_rows, take_plan
 from ._team import team
 
 
@@ -28,13 +28,14 @@ def _forward(x: Tensor, parts: Parts, activation: str, layout: str, compute: str
     y = empty_result(x, plan.d_out)
     kept = empty(x, (kept_bytes // 4,), torch.float32) if keep else y
     rows, ld = as_rows(x)
+    dtype = DTYPES[x.dtype]
     status = lib.swiglu_train_forward(
         plan.desc_ref,
         plan.options_ref,
         m,
         flags,
-        rows_of(rows, ld),
-        rows_of(y, 0),
+        _abi.Rows(rows.data_ptr(), dtype, ld),
+        _abi.Rows(y.data_ptr(), dtype, 0),
         kept.data_ptr() if keep else None,
         workspace.reserve(work_bytes),
         runner.address,
@@ -116,8 +117,8 @@ def ffn_backward(
         plan.options_ref,
         m,
         flags,
-        rows_of(x_rows, x_ld),
-        rows_of(dy_rows, dy_ld),
+        _abi.Rows(x_rows.data_ptr(), DTYPES[x.dtype], x_ld),
+        _abi.Rows(dy_rows.data_ptr(), DTYPES[dy.dtype], dy_ld),
         None if kept is None else kept.data_ptr(),
         plan.grads_ref,
         workspace.reserve(work_bytes),
@@ -139,11 +140,12 @@ def run_handle(handle: Handle, x: Tensor, d_out: int) -> Tensor:
     y = empty_result(x, d_out)
     runner, m = team(), n_rows(x)
     rows, ld = as_rows(x)
+    dtype = DTYPES[x.dtype]
     status = lib.swiglu_forward(
         handle.pointer,
         m,
-        rows_of(rows, ld),
-        rows_of(y, 0),
+        _abi.Rows(rows.data_ptr(), dtype, ld),
+        _abi.Rows(y.data_ptr(), dtype, 0),
         workspace.reserve(handle.work_bytes(m, runner.n_threads)),
         runner.address,
     )

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from .._block import Handle
-from ._plan import Parts, Plan, check_shapes, fits
+from ._plan import DTYPES, Parts, Plan, check_shapes
 
 LINE_BYTES = 64
 LINES = 16  # sampled per weight, 2 of them at its ends
@@ -57,6 +57,7 @@ class PackedBlock:
 
     def __init__(self, x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> None:
         plan = Plan(x, parts, activation, layout, compute)
+        self.config = (activation, layout, compute)
         self._state = _state(parts)
         present = [part for part in parts if part is not None]
         self._lines = [line for part in present for line in _sample_lines(part)]
@@ -66,53 +67,50 @@ class PackedBlock:
         del held
         self.d_in, self.d_out = plan.d_in, plan.d_out
         self.storages = frozenset(part.untyped_storage().data_ptr() for part in present)
-        down, key = _key(parts, activation, layout, compute)
-        token = self._token = object()
-        self._watches = [weakref.ref(part.untyped_storage(), lambda _: _discard(down, key, token)) for part in present]
+        self.places = tuple(part.data_ptr() for part in present)
+        down, token = parts[2].data_ptr(), object()
+        self.token = token  # in place of the block itself, which would hold itself
+        self._watches = [weakref.ref(part.untyped_storage(), lambda _: _discard(down, token)) for part in present]
 
-    def is_current(self, parts: Parts) -> bool:
-        return self._state == _state(parts) and self._samples == [line.raw for line in self._lines]
+    def is_current(self, state: list[Any], config: tuple[str, str, str]) -> bool:
+        return (
+            self._state == state
+            and self.config == config
+            and self._samples == [line.raw for line in self._lines]
+        )
 
 
-# By the address of the down weight, which tells what an optimiser may change next, and then by all that may differ with it:
-# blocks that share a down weight, or one that runs with and without autocast in turns.
-_blocks: dict[int, dict[Any, PackedBlock]] = {}
-_NONE: dict[Any, PackedBlock] = {}
+# By the address of the down weight, which tells what an optimiser may change next. There are several where blocks share a
+# down weight, or one runs with and without autocast in turns.
+_blocks: dict[int, list[PackedBlock]] = {}
 _MOST_OF_ONE = 8  # copies with one down weight
 
 
-def _key(parts: Parts, activation: str, layout: str, compute: str) -> tuple[int, Any]:
-    gate, up, down = parts[:3]
-    first, second = 0 if gate is None else gate.data_ptr(), 0 if up is None else up.data_ptr()
-    return down.data_ptr(), (first, second, activation, layout, compute)
-
-
-def _discard(down: int, key: Any, token: object) -> None:
-    blocks = _blocks.get(down, {})
-    block = blocks.get(key)
-    if block is not None and block._token is token:
-        blocks.pop(key, None)
-        if not blocks:
-            _blocks.pop(down, None)
+def _discard(down: int, token: object) -> None:
+    left = [block for block in _blocks.get(down, ()) if block.token is not token]
+    if left:
+        _blocks[down] = left
+    else:
+        _blocks.pop(down, None)
 
 
 def find(x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> PackedBlock:
     """The packed copy of these weights, made where there is none or it is stale; x fits it."""
+    config = (activation, layout, compute)
     try:
-        down, key = _key(parts, activation, layout, compute)
+        down, state = parts[2].data_ptr(), _state(parts)
     except (AttributeError, RuntimeError):  # no tensor, or one without memory
         check_shapes(x, parts, layout)
         raise
-    block = _blocks.get(down, _NONE).get(key)
-    if block is None or not block.is_current(parts):
-        block = PackedBlock(x, parts, activation, layout, compute)
-        blocks = _blocks.setdefault(down, {})
-        if len(blocks) >= _MOST_OF_ONE:
-            blocks.clear()
-        blocks[key] = block
-    elif not fits(x, block.d_in):
-        check_shapes(x, parts, layout)
-    return block
+    for block in _blocks.get(down, ()):
+        if block.is_current(state, config):
+            if x.dim() == 0 or x.shape[-1] != block.d_in or x.dtype not in DTYPES or x.layout is not torch.strided:
+                check_shapes(x, parts, layout)
+            return block
+    made = PackedBlock(x, parts, activation, layout, compute)
+    others = [b for b in _blocks.get(down, ()) if (b.config, b.places) != (made.config, made.places)]
+    _blocks[down] = [*others[1 - _MOST_OF_ONE :], made]
+    return made
 
 
 def forget_weight(down: Tensor) -> None:
@@ -128,10 +126,10 @@ def forget(module: torch.nn.Module) -> None:
     tensors = [*module.parameters(), *module.buffers()]
     storages = {t.untyped_storage().data_ptr() for t in tensors if t.device.type == "cpu"} - {0}
     for down, blocks in list(_blocks.items()):
-        if any(not storages.isdisjoint(block.storages) for block in list(blocks.values())):
+        if any(not storages.isdisjoint(block.storages) for block in blocks):
             _blocks.pop(down, None)
 
 
 def packed_bytes() -> int:
     """Memory held by all packed copies."""
-    return sum(block.handle.info().packed_bytes for blocks in list(_blocks.values()) for block in list(blocks.values()))
+    return sum(block.handle.info().packed_bytes for blocks in list(_blocks.values()) for block in blocks)

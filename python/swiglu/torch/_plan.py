@@ -83,11 +83,6 @@ def check_shapes(x: Tensor, parts: Sequence[Optional[Tensor]], layout: str) -> t
     return d_in, d_ff, d_out
 
 
-def fits(x: Tensor, d_in: int) -> bool:
-    """Whether x goes with parts that were checked; check_shapes tells what is wrong."""
-    return x.dim() > 0 and x.shape[-1] == d_in and x.dtype in DTYPES and x.layout is torch.strided
-
-
 def weight_order(weight: Tensor) -> Optional[tuple[int, int]]:
     """(in_out, ld_elems) or None for a copy. Gradients are laid out as their weights are."""
     return matrix_order(weight.shape[0], weight.shape[1], weight.stride(0), weight.stride(1))
@@ -279,7 +274,7 @@ def take_plan(x: Tensor, parts: Parts, activation: str, layout: str, compute: st
     if plan is None:
         plan = Plan(x, parts, activation, layout, compute)
         plan.key = key
-    elif not fits(x, plan.d_in):
+    elif x.dim() == 0 or x.shape[-1] != plan.d_in or x.dtype not in DTYPES or x.layout is not torch.strided:
         check_shapes(x, parts, layout)
     return plan
 
@@ -288,7 +283,3 @@ def give_back_plan(plan: Plan) -> None:
     if len(_local.known) >= _MOST:
         _local.known.clear()
     _local.known[plan.key] = plan
-
-
-def rows_of(tensor: Tensor, ld: int) -> _abi.Rows:
-    return _abi.Rows(tensor.data_ptr(), DTYPES[tensor.dtype], ld)
