@@ -3,7 +3,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "kern/flush_x86.h"
+#include "kern/vec_x86.h"
 
 /* Opens the level's target region; the isa_*.c that includes this closes it. */
 SW_TARGET_BEGIN(LEVEL_TARGET)

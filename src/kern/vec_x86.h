@@ -4,8 +4,8 @@
  * accumulators through a value that the change produces, so that chains stay between the two. Several at once, and not
  * volatile, or GCC 12 unrolls none of the loops.
  */
-#ifndef SWIGLU_FLUSH_X86_H
-#define SWIGLU_FLUSH_X86_H
+#ifndef SWIGLU_VEC_X86_H
+#define SWIGLU_VEC_X86_H
 
 #include <immintrin.h>
 
