@@ -34,6 +34,7 @@ static void open_blocks(struct copies *copies, const struct cli_machine *machine
     cli_job_open(&copies->job, machine, &desc, cell->compute, cell->m, x, "bench");
     copies->n = 1;
     if (cell->m <= CLI_COLD_ROWS) copies->n += (size_t)(CLI_COLD_BYTES / (double)copies->job.info.packed_bytes);
+    if (copies->n > CLI_MOST_COPIES) copies->n = 1; /* as many would be in caches in part, and take long to make */
     copies->blocks = cli_alloc(copies->n, sizeof *copies->blocks);
     copies->blocks[0] = copies->job.block;
     for (size_t i = 1; i < copies->n; i++)

@@ -8,7 +8,7 @@
 
 #include "machine.h"
 
-enum { CLI_REPETITIONS = 11, CLI_COLD_ROWS = 8 };
+enum { CLI_REPETITIONS = 11, CLI_COLD_ROWS = 8, CLI_MOST_COPIES = 4096 };
 
 struct cli_cell {
     size_t d, f, m;

@@ -69,6 +69,7 @@ static void create_temporary(void) {
 
 void cli_output_open(const char *path) {
     struct stat status;
+    if (!*path) cli_fail(CLI_USAGE, "the output has an empty name");
     if (strlen(path) >= sizeof target) cli_fail(CLI_USAGE, "%s: %s", path, strerror(ENAMETOOLONG));
     strcpy(target, path);
     fd = -1;

@@ -15,16 +15,21 @@ static int progress_shown;
 
 /* A file's name or contents may hold terminal escape codes; they are printed as \xNN. */
 static void print_line(const char *format, va_list args) {
-    char text[2048];
-    vsnprintf(text, sizeof text, format, args);
+    char shortened[2048], *whole = NULL;
+    va_list again;
+    va_copy(again, args);
+    const int n = vsnprintf(shortened, sizeof shortened, format, args);
+    if (n >= (int)sizeof shortened && (whole = malloc((size_t)n + 1))) vsnprintf(whole, (size_t)n + 1, format, again);
+    va_end(again);
     fputs("swiglu: ", stderr);
-    for (const char *p = text; *p; p++) {
+    for (const char *p = whole ? whole : shortened; *p; p++) {
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
             fprintf(stderr, "\\x%02x", (unsigned)(unsigned char)*p);
         else
             putc(*p, stderr);
     }
     putc('\n', stderr);
+    free(whole);
 }
 
 void cli_note(const char *format, ...) {

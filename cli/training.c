@@ -31,6 +31,7 @@ void cli_training_open(struct cli_training *t, const struct cli_machine *machine
                                            .isa_mask = machine->isa_mask},
                                .grads = {.struct_size = sizeof t->grads}};
     t->n = 1 + (size_t)(min_bytes / (double)(3 * (weight_bytes(t) + weight_elems(t) * sizeof(float))));
+    if (t->n > CLI_MOST_COPIES) t->n = 1;
     t->weights = cli_alloc(t->n, sizeof *t->weights);
     t->gradients = cli_alloc(t->n, sizeof *t->gradients);
     for (size_t i = 0; i < t->n; i++) fill_copy(t, i, &noise);

@@ -81,7 +81,9 @@ static double parse_multiplier(const char *text) {
     char *end;
     errno = 0;
     double value = strtod(text, &end);
-    if (end == text || *end || errno || !isfinite(value) || value <= 0)
+    /* digits, point and exponent: strtod takes spaces, signs and hexadecimal, too */
+    if (end == text || *end || text[strspn(text, "0123456789.eE+-")] || !strchr("0123456789.", *text) || errno ||
+        !isfinite(value) || value <= 0)
         cli_fail(CLI_USAGE, "--multiplier %s: a number above 0 is expected", *text ? text : "''");
     return value;
 }

@@ -225,26 +225,27 @@ static void save_rows(const struct run *run, const struct result *result) {
 }
 
 static void explain(const struct run *run, const struct result *result) {
-    char command[4096], what[64];
+    char *command, what[64];
+    size_t n_bytes;
     const char *level = getenv("SWIGLU_ISA");
-    int n = snprintf(command, sizeof command, "%s%s%sswiglu run", level ? "SWIGLU_ISA=" : "", level ? level : "",
-                     level ? " " : "");
+    FILE *const to = open_memstream(&command, &n_bytes); /* paths may have any length */
+    if (!to) cli_fail(CLI_IO, "out of memory");
+    if (level) fprintf(to, "SWIGLU_ISA=%s ", cli_quote(level));
+    fprintf(to, "swiglu run");
     if (run->path)
-        n += snprintf(command + n, sizeof command - (size_t)n, " %s --layers %zu%s", cli_quote(run->path),
-                      result->block.layer, result->block.expert == SWIGLU_EXPERT_NONE ? "" : " --experts");
+        fprintf(to, " %s --layers %zu%s", cli_quote(run->path), result->block.layer,
+                result->block.expert == SWIGLU_EXPERT_NONE ? "" : " --experts");
     else
-        n += snprintf(command + n, sizeof command - (size_t)n, " --shape %zu,%zu --dtype %s", run->d, run->f,
-                      cli_dtype_name(run->dtype));
-    if (run->input_path)
-        n += snprintf(command + n, sizeof command - (size_t)n, " --input %s", cli_quote(run->input_path));
-    else
-        n += snprintf(command + n, sizeof command - (size_t)n, " --tokens %zu", run->m);
-    if (run->activation)
-        n += snprintf(command + n, sizeof command - (size_t)n, " --activation %s", cli_quote(run->activation));
-    snprintf(command + n, sizeof command - (size_t)n, " --seed %llu --compute %s --threads %u --check",
-             (unsigned long long)run->seed, cli_compute_name(run->compute), run->machine.n_threads);
+        fprintf(to, " --shape %zu,%zu --dtype %s", run->d, run->f, cli_dtype_name(run->dtype));
+    if (run->input_path) fprintf(to, " --input %s", cli_quote(run->input_path));
+    else fprintf(to, " --tokens %zu", run->m);
+    if (run->activation) fprintf(to, " --activation %s", cli_quote(run->activation));
+    fprintf(to, " --seed %llu --compute %s --threads %u --check", (unsigned long long)run->seed,
+            cli_compute_name(run->compute), run->machine.n_threads);
+    if (fclose(to)) cli_fail(CLI_IO, "out of memory");
     snprintf(what, sizeof what, "layer %s", result->label.words);
     cli_verdict_explain(&result->verdict, what, command);
+    free(command);
 }
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */

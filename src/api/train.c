@@ -119,7 +119,7 @@ static enum swiglu_status check_gradient(struct swiglu_rows *g, const struct swi
 }
 
 static void zero_gradient(const struct swiglu_rows *g, const struct swiglu_matrix *m) {
-    if (!g->data) return;
+    if (!g->data || !swiglu_matrix_stored_cols(m)) return; /* there may be any number of empty rows */
     for (size_t r = 0; r < swiglu_matrix_stored_rows(m); r++)
         memset((char *)g->data + r * g->ld_elems * swiglu_float_bytes(g->dtype), 0,
                swiglu_matrix_stored_cols(m) * swiglu_float_bytes(g->dtype));
@@ -180,6 +180,8 @@ enum swiglu_status swiglu_train_backward(const struct swiglu_desc *desc, const s
     TRY(check_apart(out, N_GRADIENTS + 1, in, N_WEIGHTS + 3));
     if (m == 0 && !(flags & SWIGLU_TRAIN_ACCUMULATE)) zero_gradients(&checked, &g);
     if (m == 0) return SWIGLU_OK;
+    /* Rows without values are all the same, and so are the sums over any number of them: zeros, or NaN from the biases. */
+    if (!checked.d_in && !checked.d_out && !(flags & SWIGLU_TRAIN_KEEP_GATE_UP)) step.m = 1;
     swiglu_train_backward_run(&step, x, dy, saved_bytes ? saved : NULL, &g, aligned, runner);
     return SWIGLU_OK;
 }

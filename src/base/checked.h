@@ -28,6 +28,9 @@ static inline bool swiglu_reserve(size_t *total, size_t n, size_t size, size_t *
     return false;
 }
 
+/* n bytes behind p; a matrix without values may have no memory, and then n is 0. */
+static inline const char *swiglu_offset(const void *p, size_t n) { return n ? (const char *)p + n : p; }
+
 static inline size_t swiglu_ceil_div(size_t a, size_t b) { return a / b + (a % b != 0); }
 static inline size_t swiglu_min(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t swiglu_max(size_t a, size_t b) { return a > b ? a : b; }

@@ -43,14 +43,12 @@ struct slice {
 static struct slice slice_at(const struct swiglu_pass *p, size_t panels, size_t panel, size_t step, size_t n) {
     const struct swiglu_product *w = p->product;
     const size_t panel_step = 2 * (size_t)p->kern->vl * w->info->lane_bytes;
-    struct slice s = {panel, step, n, w->data + panel * w->panel_bytes + step * panel_step, NULL};
-    s.w1 = s.w0 + w->panel_bytes;
     if (p->raw) {
         swiglu_raw_pack(p->raw, p->kern, w, panel, panels, step, n, p->buffer);
-        s.w0 = p->buffer;
-        s.w1 = p->buffer + n * panel_step;
+        return (struct slice){panel, step, n, p->buffer, p->buffer + n * panel_step};
     }
-    return s;
+    const char *const w0 = w->data + panel * w->panel_bytes + step * panel_step;
+    return (struct slice){panel, step, n, w0, w0 + w->panel_bytes};
 }
 
 /* What the row tiles of a panel have in common. */
@@ -127,8 +125,9 @@ void swiglu_pass_run(const struct swiglu_pass *p) {
             const int last = step + s.n == w->n_steps;
             struct slice next = {.panel = last ? panel + panels : panel, .step = last ? 0 : step + s.n};
             next.n = swiglu_min(slice_steps, w->n_steps - next.step);
-            next.w0 = w->data + next.panel * w->panel_bytes + next.step * panel_step;
-            run_slice(p, &s, panels, next.panel < p->panel_end ? &next : NULL, c, c_per_row);
+            const int more = next.panel < p->panel_end;
+            if (more && !p->raw) next.w0 = w->data + next.panel * w->panel_bytes + next.step * panel_step;
+            run_slice(p, &s, panels, more ? &next : NULL, c, c_per_row);
             step += s.n;
         } while (step < w->n_steps);
     }

@@ -9,7 +9,7 @@
 struct swiglu_view swiglu_view_half(const struct swiglu_half *half) {
     const struct swiglu_matrix *m = half->matrix;
     const size_t ld = m->ld_elems, at = half->first * (m->in_out ? 1 : ld);
-    return (struct swiglu_view){.data = (const char *)m->data + at * swiglu_float_bytes(m->dtype),
+    return (struct swiglu_view){.data = swiglu_offset(m->data, at * swiglu_float_bytes(m->dtype)),
                                 .dtype = m->dtype,
                                 .row = half->stride * (m->in_out ? 1 : ld),
                                 .col = m->in_out ? ld : 1};
@@ -42,7 +42,7 @@ static void pack_gathered(const struct swiglu_kern *kern, struct swiglu_view v, 
 void swiglu_view_pack(const struct swiglu_kern *kern, struct swiglu_view v, size_t lane, size_t n_lanes, size_t k, size_t n_k,
                       int wt, char *dst) {
     const size_t bytes = swiglu_float_bytes(v.dtype);
-    v.data += (lane * v.row + k * v.col) * bytes;
+    v.data = swiglu_offset(v.data, (lane * v.row + k * v.col) * bytes);
     struct swiglu_pack_args a = {.src = v.data, .dtype = v.dtype, .n_k = n_k, .n_lanes = n_lanes, .wt = wt, .dst = dst};
     if (v.row == 1) { /* the lanes of one depth lie side by side */
         a.ld_bytes = v.col * bytes;
@@ -101,10 +101,10 @@ void swiglu_raw_aim(const struct swiglu_raw *raw, const struct swiglu_product *p
     const size_t part = (i - from) % parts;
     if (v->row == 1) {
         const size_t per_line = swiglu_ceil_div(n_k, reach), line = part / per_line, depth = part % per_line * reach;
-        args->next_w = v->data + (raw->row + lane + (k + depth) * v->col) * bytes + line * 64;
+        args->next_w = swiglu_offset(v->data, (raw->row + lane + (k + depth) * v->col) * bytes + line * 64);
         args->next_w_stride = v->col * bytes;
     } else {
-        args->next_w = v->data + ((raw->row + lane + part) * v->row + k * v->col) * bytes;
+        args->next_w = swiglu_offset(v->data, ((raw->row + lane + part) * v->row + k * v->col) * bytes);
         args->next_w_stride = 64;
     }
 }

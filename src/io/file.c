@@ -35,6 +35,11 @@ enum swiglu_status swiglu_file_fail(const char *shown, enum swiglu_status code, 
     return swiglu_fail(error, code, SWIGLU_NO_OFFSET, err, "%s: %s: %s", shown, what, FILE_REASON(err, buffer));
 }
 
+enum swiglu_status swiglu_file_irregular(const char *shown, int err, struct swiglu_error *error) {
+    return swiglu_fail(error, SWIGLU_E_OPEN, SWIGLU_NO_OFFSET, err, "%s: not a regular file, but a device, FIFO or socket",
+                       shown);
+}
+
 enum swiglu_status swiglu_file_open(struct swiglu_file *file, const char *path, struct swiglu_error *error) {
     struct stat st;
     swiglu_file_show(file->shown, path);
@@ -51,6 +56,7 @@ enum swiglu_status swiglu_file_open(struct swiglu_file *file, const char *path, 
     }
     if (err) {
         swiglu_file_close(file);
+        if (err == ESPIPE) return swiglu_file_irregular(file->shown, err, error);
         return swiglu_file_fail(file->shown, SWIGLU_E_OPEN, what, err, error);
     }
     file->bytes = (uint64_t)st.st_size;

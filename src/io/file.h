@@ -28,6 +28,8 @@ bool swiglu_file_is(const struct swiglu_file *file, const char *path);
 
 /* A path for messages: escaped, a long one by its end. */
 void swiglu_file_show(char shown[SWIGLU_SHOWN_BYTES], const char *path);
+/* E_OPEN for what is neither a regular file nor a folder; err is for error->os_errno. */
+enum swiglu_status swiglu_file_irregular(const char *shown, int err, struct swiglu_error *error);
 /* "SHOWN: what: the text of err" */
 enum swiglu_status swiglu_file_fail(const char *shown, enum swiglu_status code, const char *what, int err,
                                     struct swiglu_error *error);

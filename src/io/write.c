@@ -82,14 +82,16 @@ static void leftover_remove(const char *path) {
 }
 
 /* A folder that cannot be listed keeps its leftovers; they do no harm but take space. */
-static void leftovers_remove(const struct swiglu_writer *w) {
+static void leftovers_remove(const struct swiglu_writer *w, const struct swiglu_file *inputs, size_t n_inputs) {
     const char *stem = strrchr(w->temporary, '/') + 1;
     DIR *folder = opendir(w->folder);
     if (!folder) return;
     for (const struct dirent *entry; (entry = readdir(folder));) {
         if (!leftover_named(entry->d_name, stem)) continue;
         char *path = writer_path(w->folder, entry->d_name);
-        if (path) leftover_remove(path);
+        size_t i = 0;
+        while (path && i < n_inputs && !swiglu_file_is(&inputs[i], path)) i++;
+        if (path && i == n_inputs) leftover_remove(path);
         swiglu_free(path);
     }
     closedir(folder);
@@ -118,20 +120,23 @@ static int temporary_create(const struct swiglu_writer *w, mode_t mode) {
     return -1;
 }
 
-enum swiglu_status swiglu_writer_open(struct swiglu_writer *w, const char *path, struct swiglu_error *error) {
+enum swiglu_status swiglu_writer_open(struct swiglu_writer *w, const char *path, const struct swiglu_file *inputs,
+                                      size_t n_inputs, struct swiglu_error *error) {
     struct stat st;
     *w = (struct swiglu_writer){.fd = -1};
     swiglu_file_show(w->shown, path);
     enum swiglu_status status = writer_paths(w, path, error);
     const int exists = status == SWIGLU_OK && !lstat(path, &st), regular = exists && S_ISREG(st.st_mode);
-    if (status == SWIGLU_OK && !exists && errno != ENOENT)
+    if (status == SWIGLU_OK && *path && !exists && errno != ENOENT)
         status = writer_fail(w, SWIGLU_E_OPEN, "cannot create", error);
     if (status == SWIGLU_OK && (!*writer_base(w) || (exists && !regular && !S_ISLNK(st.st_mode)))) {
         errno = exists && !S_ISDIR(st.st_mode) ? EEXIST : EISDIR;
-        status = writer_fail(w, SWIGLU_E_OPEN, "not a regular file", error);
+        if (!*path) status = swiglu_fail(error, SWIGLU_E_OPEN, SWIGLU_NO_OFFSET, ENOENT, "the output has an empty name");
+        else if (errno == EEXIST) status = swiglu_file_irregular(w->shown, EEXIST, error);
+        else status = writer_fail(w, SWIGLU_E_OPEN, "not a regular file", error);
     }
     if (status == SWIGLU_OK) {
-        leftovers_remove(w);
+        leftovers_remove(w, inputs, n_inputs);
         w->fd = temporary_create(w, regular ? 0600 : 0666);
         if (w->fd < 0) status = writer_fail(w, SWIGLU_E_OPEN, "cannot create a file beside it", error);
     }

@@ -7,7 +7,7 @@
  *   links     a symbolic link is replaced by the file, what it points to stays; anything else that is no regular file
  *             is refused
  *   leftovers a temporary is locked while its writer lives; unlocked ones of the same target are removed at the next
- *             start
+ *             start, unless they are an input
  */
 #ifndef SWIGLU_WRITE_H
 #define SWIGLU_WRITE_H
@@ -21,8 +21,10 @@ struct swiglu_writer {
     char shown[SWIGLU_SHOWN_BYTES];
 };
 
-/* E_OPEN, E_MEMORY. After success the writer must go to swiglu_writer_close. */
-enum swiglu_status swiglu_writer_open(struct swiglu_writer *w, const char *path, struct swiglu_error *error);
+/* What is written comes from the inputs: none of them is a leftover, whatever its name is. E_OPEN, E_MEMORY. After success
+ * the writer must go to swiglu_writer_close. */
+enum swiglu_status swiglu_writer_open(struct swiglu_writer *w, const char *path, const struct swiglu_file *inputs,
+                                      size_t n_inputs, struct swiglu_error *error);
 enum swiglu_status swiglu_writer_put(struct swiglu_writer *w, const void *data, size_t n, struct swiglu_error *error);
 /* Bytes of zero up to byte `to` of the file. */
 enum swiglu_status swiglu_writer_pad(struct swiglu_writer *w, uint64_t to, struct swiglu_error *error);

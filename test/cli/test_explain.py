@@ -71,3 +71,18 @@ def test_model(bent, tmp_path):
             assert str(path) in command and "--check" in command
             assert f"layer {layer}, row 1, column 5" in run_bent(bent, *command[1:]).stderr
     assert "failed" in done.stdout.splitlines()[-1] and not done.stdout.endswith(" 0 failed\n")
+
+
+@pytest.mark.parametrize("length", [100, 1100, 2000, 4000])
+def test_paths_of_any_length(bent, tmp_path, length):
+    """The command is repeated whole, also where quoting makes it four times as long."""
+    (tmp_path / "x").mkdir()
+    np.save(tmp_path / "x.npy", np.ones((2, 40), np.float32))
+    quotes = tmp_path / ("'" * 200)
+    quotes.mkdir()
+    np.save(quotes / "x.npy", np.ones((2, 40), np.float32))
+    for path in (f"{tmp_path}/" + "./" * ((length - len(str(tmp_path))) // 2) + "x.npy", quotes / "x.npy"):
+        done = run_bent(bent, "run", "--shape", "40,56", "--input", path, "--check", "--digest")
+        assert done.returncode == 1, done.stderr
+        command = shlex.split(re.search("to see it again: (.*)", done.stderr)[1])
+        assert command[command.index("--input") + 1] == str(path) and command[-1] == "--check"

@@ -200,6 +200,7 @@ def test_output_errors(tmp_path, llama):
     fails("run", "--digest", "--output", tmp_path / "no" / "y.npy", saying="No such file")
     fails("run", "--digest", "--output", tmp_path, saying="not a regular file")
     fails("run", "--digest", "--output", "/dev/null", saying="not a regular file")
+    fails("run", "--digest", "--output", "", saying="the output has an empty name")
     (tmp_path / "file").touch()
     fails("run", llama, "--digest", "--output", tmp_path / "file", saying="a folder")
     fails("run", llama, "--digest", "--output", tmp_path / "a" / "b", saying="a folder")

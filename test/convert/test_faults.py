@@ -150,6 +150,19 @@ def test_2_13_what_a_killed_writer_left_is_removed_at_the_next_start(setting):
     assert sorted(setting.leftovers()) == sorted([*names, "model.gguf.swiglu-1-2.tmp"]) and setting.model.exists()
 
 
+@pytest.mark.parametrize("limit", [None, 8192])
+def test_an_input_is_no_leftover_whatever_its_name_is(setting, limit):
+    """Somebody rescues what a killed writer left, by its name."""
+    rescued, other = (setting.folder / f"{setting.out.name}.swiglu-1-{n}.tmp" for n in (2, 3))
+    content = setting.model.read_bytes()
+    rescued.write_bytes(content)
+    other.write_bytes(b"left")
+    limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))} if limit else {}
+    done = call("convert", rescued, setting.out, "--type", "bf16", **limits)
+    assert rescued.read_bytes() == content and not other.exists()
+    assert done.returncode == 0 and setting.new() if limit is None else done.returncode == 3 and not setting.out.exists()
+
+
 def test_2_13_the_temporary_of_a_living_writer_stays(setting):
     setting.out.write_bytes(OLD)
     first = subprocess.Popen(setting.command, env=setting.environment("write", 4, "stop"), stdout=subprocess.DEVNULL)

@@ -147,6 +147,7 @@ def test_unknown_activations(name, saying):
     (["--d-model", 64, "--rule", "down"], "one of none, up, nearest"),
     (["--d-model", 64, "--multiple-of", 0], "outside 1 to"),
     (["--d-model", 64, "--multiplier", "nan"], "above 0"), (["--d-model", 64, "--multiplier", "1.3x"], "above 0"),
+    *[(["--d-model", 64, "--multiplier", form], "above 0") for form in (" 1", "+1", "0x10", "")],
     (["--d-model", 64, "--multiplier", 0], "above 0"), (["--d-model", 64, "--multiplier", -2], "above 0"),
     (["--d-model", 64, "--multiplier", 1e300], "exceeds"), (["--d-model", 2**40], "exceeds"),
     (["--d-model", 2**39, "--d-ff", 2**39], "exceed 2^64"),

@@ -184,7 +184,28 @@ static void rows_of_nothing_take_no_time(void **state) {
     assert_int_equal(swiglu_train_forward(&b.desc, NULL, m, SWIGLU_TRAIN_KEEP_X, x, y, NULL, none, NULL), SWIGLU_OK);
     assert_int_equal(swiglu_reference_run(&b.desc, m, x, &out, NULL), SWIGLU_OK);
     swiglu_block_destroy(block);
+    float bias[3][4];
+    const size_t several[] = {1, 513, m};
+    for (size_t i = 0; i < COUNT(several); i++) { /* backward sums over them */
+        const struct swiglu_grads g = {.struct_size = sizeof g, .gate_bias = bias[0], .up_bias = bias[1]};
+        size_t bytes, saved;
+        assert_int_equal(swiglu_train_bytes(&b.desc, NULL, several[i], SWIGLU_TRAIN_KEEP_X, 1, &bytes, &saved), SWIGLU_OK);
+        const struct swiglu_work work = {malloc(bytes), bytes};
+        memset(bias, 0xFF, sizeof bias);
+        assert_int_equal(swiglu_train_backward(&b.desc, NULL, several[i], SWIGLU_TRAIN_KEEP_X, x, x, NULL, &g, work, NULL),
+                         SWIGLU_OK);
+        for (size_t j = 0; j < 3; j++) assert_true(bias[0][j] == 0 && bias[1][j] == 0);
+        free(work.data);
+    }
     free_block(&b);
+    struct swiglu_desc wide; /* 2^40 empty rows of a gradient */
+    float none_here;
+    swiglu_desc_init(&wide);
+    wide.layout = SWIGLU_UNGATED, wide.d_ff = (size_t)1 << 40;
+    wide.up = (struct swiglu_matrix){.dtype = SWIGLU_F32, .rows = wide.d_ff};
+    wide.down = (struct swiglu_matrix){.dtype = SWIGLU_F32, .cols = wide.d_ff};
+    const struct swiglu_grads g = {.struct_size = sizeof g, .up = {&none_here, SWIGLU_F32, 0}};
+    assert_int_equal(swiglu_train_backward(&wide, NULL, 0, SWIGLU_TRAIN_KEEP_X, x, x, NULL, &g, none, NULL), SWIGLU_OK);
 }
 
 static void workspace_stops_growing(void **state) {
