@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cell.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,15 +27,19 @@ struct copies {
     struct cli_cost cost;
 };
 
+size_t cli_cell_copies(const struct cli_cell *cell, double bytes) {
+    enum { MOST = 4096 }; /* more would take long to make, and be in caches in part */
+    const double n = 1 + floor(CLI_COLD_BYTES / bytes);
+    return cell->m <= CLI_COLD_ROWS && n <= MOST ? (size_t)n : 1;
+}
+
 static void open_blocks(struct copies *copies, const struct cli_machine *machine, const struct cli_cell *cell,
                         const float *x) {
     struct cli_noise_block own;
     struct swiglu_desc desc;
     cli_noise_block_init(&own, 1, cell->d, cell->f, cell->dtype, &cell->act, &desc);
     cli_job_open(&copies->job, machine, &desc, cell->compute, cell->m, x, "bench");
-    copies->n = 1;
-    if (cell->m <= CLI_COLD_ROWS) copies->n += (size_t)(CLI_COLD_BYTES / (double)copies->job.info.packed_bytes);
-    if (copies->n > CLI_MOST_COPIES) copies->n = 1; /* as many would be in caches in part, and take long to make */
+    copies->n = cli_cell_copies(cell, (double)copies->job.info.packed_bytes);
     copies->blocks = cli_alloc(copies->n, sizeof *copies->blocks);
     copies->blocks[0] = copies->job.block;
     for (size_t i = 1; i < copies->n; i++)
@@ -50,7 +55,7 @@ static void open_copies(struct copies *copies, const struct cli_machine *machine
         open_blocks(copies, machine, cell, x);
         return;
     }
-    cli_training_open(&copies->training, machine, cell, x, cell->m <= CLI_COLD_ROWS ? CLI_COLD_BYTES : 0);
+    cli_training_open(&copies->training, machine, cell, x);
     copies->n = copies->training.n;
     copies->cost = cli_training_cost(&copies->training);
     copies->cost.compute_up = copies->cost.compute_down = figures->compute;

@@ -8,7 +8,7 @@
 
 #include "machine.h"
 
-enum { CLI_REPETITIONS = 11, CLI_COLD_ROWS = 8, CLI_MOST_COPIES = 4096 };
+enum { CLI_REPETITIONS = 11, CLI_COLD_ROWS = 8 };
 
 struct cli_cell {
     size_t d, f, m;
@@ -30,6 +30,8 @@ struct cli_figures {
     double probe_range;            /* (90 % - 10 %) / median of the limit that decides */
 };
 
+/* How many copies of so many bytes no cache holds; 1 for many rows, and where they would be too many. */
+size_t cli_cell_copies(const struct cli_cell *cell, double bytes);
 void cli_cell_measure(struct cli_machine *machine, const struct cli_cell *cell, struct cli_figures *figures);
 
 #endif

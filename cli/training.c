@@ -20,8 +20,7 @@ static void fill_copy(struct cli_training *t, size_t copy, const struct swiglu_d
                     "weights");
 }
 
-void cli_training_open(struct cli_training *t, const struct cli_machine *machine, const struct cli_cell *cell, const float *x,
-                       double min_bytes) {
+void cli_training_open(struct cli_training *t, const struct cli_machine *machine, const struct cli_cell *cell, const float *x) {
     struct cli_noise_block own;
     struct swiglu_desc noise;
     size_t saved_bytes;
@@ -30,8 +29,7 @@ void cli_training_open(struct cli_training *t, const struct cli_machine *machine
                                .options = {.struct_size = sizeof t->options, .compute = cell->compute,
                                            .isa_mask = machine->isa_mask},
                                .grads = {.struct_size = sizeof t->grads}};
-    t->n = 1 + (size_t)(min_bytes / (double)(3 * (weight_bytes(t) + weight_elems(t) * sizeof(float))));
-    if (t->n > CLI_MOST_COPIES) t->n = 1;
+    t->n = cli_cell_copies(cell, (double)(3 * (weight_bytes(t) + weight_elems(t) * sizeof(float))));
     t->weights = cli_alloc(t->n, sizeof *t->weights);
     t->gradients = cli_alloc(t->n, sizeof *t->gradients);
     for (size_t i = 0; i < t->n; i++) fill_copy(t, i, &noise);

@@ -20,9 +20,8 @@ struct cli_training {
     size_t n, next;
 };
 
-/* Copies of weights and gradients that together exceed min_bytes; x of cell->m rows is borrowed. */
-void cli_training_open(struct cli_training *t, const struct cli_machine *machine, const struct cli_cell *cell, const float *x,
-                       double min_bytes);
+/* Copies of weights and gradients (cli_cell_copies); x of cell->m rows is borrowed. */
+void cli_training_open(struct cli_training *t, const struct cli_machine *machine, const struct cli_cell *cell, const float *x);
 void cli_training_run(struct cli_training *t, const struct cli_machine *machine); /* the next copy: forward, backward */
 void cli_training_close(struct cli_training *t);
 /* 18 m d f operations with gate and up kept, 22 with recomputing; weights, gradients and rows once each. */

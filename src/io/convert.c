@@ -165,8 +165,8 @@ enum swiglu_status swiglu_model_convert(const struct swiglu_model *model, const 
             "options.struct_size %zu: this library knows %zu", options->struct_size, sizeof c.options);
     TRY(convert_check(&c.options, error));
     enum swiglu_status status = swiglu_conversion_plan(&c, error);
-    const struct swiglu_catalog *const read = swiglu_model_catalog(model);
-    if (status == SWIGLU_OK) status = swiglu_writer_open(&w, out_path, read->files, read->n_files, error);
+    const struct swiglu_catalog *const input = swiglu_model_catalog(model);
+    if (status == SWIGLU_OK) status = swiglu_writer_open(&w, out_path, input->files, input->n_files, error);
     if (status == SWIGLU_OK) {
         status = convert_write(&c, &w, error);
         swiglu_writer_close(&w);

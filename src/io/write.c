@@ -120,6 +120,19 @@ static int temporary_create(const struct swiglu_writer *w, mode_t mode) {
     return -1;
 }
 
+/* Whether a file may be put there; st is of what is there already, or NULL with errno. */
+static enum swiglu_status writer_check(const struct swiglu_writer *w, const char *path, const struct stat *st,
+                                       struct swiglu_error *error) {
+    REQUIRE(*path, SWIGLU_E_OPEN, "the output has an empty name");
+    if (!st && errno != ENOENT) return writer_fail(w, SWIGLU_E_OPEN, "cannot create", error);
+    if (!*writer_base(w) || (st && S_ISDIR(st->st_mode))) {
+        errno = EISDIR;
+        return writer_fail(w, SWIGLU_E_OPEN, "not a regular file", error);
+    }
+    if (st && !S_ISREG(st->st_mode) && !S_ISLNK(st->st_mode)) return swiglu_file_irregular(w->shown, EEXIST, error);
+    return SWIGLU_OK;
+}
+
 enum swiglu_status swiglu_writer_open(struct swiglu_writer *w, const char *path, const struct swiglu_file *inputs,
                                       size_t n_inputs, struct swiglu_error *error) {
     struct stat st;
@@ -127,14 +140,7 @@ enum swiglu_status swiglu_writer_open(struct swiglu_writer *w, const char *path,
     swiglu_file_show(w->shown, path);
     enum swiglu_status status = writer_paths(w, path, error);
     const int exists = status == SWIGLU_OK && !lstat(path, &st), regular = exists && S_ISREG(st.st_mode);
-    if (status == SWIGLU_OK && *path && !exists && errno != ENOENT)
-        status = writer_fail(w, SWIGLU_E_OPEN, "cannot create", error);
-    if (status == SWIGLU_OK && (!*writer_base(w) || (exists && !regular && !S_ISLNK(st.st_mode)))) {
-        errno = exists && !S_ISDIR(st.st_mode) ? EEXIST : EISDIR;
-        if (!*path) status = swiglu_fail(error, SWIGLU_E_OPEN, SWIGLU_NO_OFFSET, ENOENT, "the output has an empty name");
-        else if (errno == EEXIST) status = swiglu_file_irregular(w->shown, EEXIST, error);
-        else status = writer_fail(w, SWIGLU_E_OPEN, "not a regular file", error);
-    }
+    if (status == SWIGLU_OK) status = writer_check(w, path, exists ? &st : NULL, error);
     if (status == SWIGLU_OK) {
         leftovers_remove(w, inputs, n_inputs);
         w->fd = temporary_create(w, regular ? 0600 : 0666);

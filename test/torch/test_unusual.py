@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors, moments and callers that few think of: right, or refused by name."""
+import concurrent.futures
 import os
 import signal
 import subprocess
 import sys
-import threading
 
 import pytest
 import swiglu
@@ -193,17 +193,10 @@ def test_every_thread_has_its_own():
     w = [p.to(torch.bfloat16).requires_grad_() for p in weights()]
     x = torch.randn(700, D, dtype=torch.bfloat16)
     expected = torch.autograd.grad(ffn(x, *w).sum(), w)
-    wrong = []
 
-    def work():
-        for _ in range(30):
-            got = torch.autograd.grad(ffn(x, *w).sum(), w)
-            if not all(torch.equal(p, q) for p, q in zip(got, expected, strict=True)):
-                wrong.append(1)
+    def same(_):
+        results = (torch.autograd.grad(ffn(x, *w).sum(), w) for _ in range(30))
+        return all(torch.equal(p, q) for got in results for p, q in zip(got, expected, strict=True))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(same, range(4)))

@@ -23,11 +23,6 @@ from .freed import FreedBlock, FreedWeight, fail, freed_parameters
 WITH_FREED = TENSORS | {FreedWeight}
 
 
-def check_model(model: Any) -> None:
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
-
-
 @dataclasses.dataclass
 class State:
     """What a replaced module carries besides its own attributes."""

@@ -133,9 +133,8 @@ class FreedBlock:
             own: Any = module._modules[name]._parameters  # type: ignore[union-attr]
             for kind in ("weight", "bias"):
                 part, there = f"{name}.{kind}", own[kind]
-                if getattr(there, "part", None) != (part if part in self.parts else None) or (
-                    there is not None and type(there) is not FreedWeight
-                ):
+                expected = FreedWeight if part in self.parts else type(None)
+                if type(there) is not expected or (there is not None and there.part != part):
                     fail(f"{part} was replaced")
                 trained = trained or (there is not None and there.requires_grad)
         if trained and torch.is_grad_enabled():

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..torch._module import check_module
 from ..torch._recipe import evaluate, obstacle
-from .classes import Patched, State, check_model
+from .classes import Patched, State
 from .recipe import prove
 from .trace import NotProven
 
@@ -54,7 +55,7 @@ def compare(model: nn.Module, inputs: Any, repeats: int = 5) -> Comparison:
     given, and evaluates each block both ways in inference, interleaved. The model is left as it was, patched or not.
 
     Raises TypeError (not a module), ValueError (repeats below 1, no such block was called, no rows) and FreedWeightError."""
-    check_model(model)
+    check_module("model", model)
     if repeats < 1:
         raise ValueError(f"repeats is {repeats}, not at least 1")
     with torch.no_grad():

@@ -17,10 +17,10 @@ from torch import nn
 
 from ..torch import repack
 from ..torch._fused import FusedBlock
-from ..torch._module import POLICIES
+from ..torch._module import check_module, find_policy
 from ..torch._recipe import Recipe, obstacle, tensors
 from . import freed
-from .classes import WITH_FREED, Patched, State, check_model, subclass_of
+from .classes import WITH_FREED, Patched, State, subclass_of
 from .recipe import check_tensors, prove, shape_of
 from .report import Entry, Report
 from .trace import NotProven
@@ -52,9 +52,9 @@ def patch(
     Raises TypeError (not a module) and ValueError (weights that are unknown or quantised, an unknown policy, free while a
     module is in training mode). Patching twice is fine.
     """
-    check_model(model)
-    if policy is not None and not (isinstance(policy, str) and policy in POLICIES):
-        raise ValueError(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
+    check_module("model", model)
+    if policy is not None:
+        find_policy(policy)
     if weights != "keep":
         quantised = isinstance(weights, str) and _QUANTISED.match(weights)
         why = "quantised weights cannot be made from a model yet" if quantised else "unknown"
@@ -63,10 +63,9 @@ def patch(
         raise ValueError("free=True is for inference, but modules are in training mode: call model.eval() first")
     walk = _Walk(policy, free, dry_run)
     if free:
-        for module in model.modules():  # once for each place where a module stands
-            for child in (module._modules.values() if module is not model else [model, *model._modules.values()]):
-                if child is not None:
-                    walk.uses.update(id(p) for p in child._parameters.values() if p is not None)
+        below = (child for module in model.modules() for child in module._modules.values() if child is not None)
+        for module in (model, *below):  # once for each place where it stands
+            walk.uses.update(id(p) for p in module._parameters.values() if p is not None)
     walk.visit(model, "")
     return Report(walk.entries, dry_run)
 
@@ -199,7 +198,7 @@ def _up_to(n: int, multiple: int) -> int:
 def restore(model: nn.Module) -> int:
     """Gives every replaced module of model its own class back, and freed weights their values; returns how many there were.
     Restored weights are new parameters: an optimiser made before does not know them. Raises TypeError (not a module)."""
-    check_model(model)
+    check_module("model", model)
     n = 0
     for module in list(model.modules()):
         if isinstance(module, Patched):
@@ -215,7 +214,7 @@ def restore(model: nn.Module) -> int:
 def patched(model: nn.Module, **options: Any) -> Iterator[Report]:
     """with swiglu.patched(model) as report: patches (the options of patch) and restores, also after an exception. Blocks
     that were patched before are as they were then."""
-    check_model(model)
+    check_module("model", model)
     before = {m: (m._swiglu.policy, m._swiglu.freed) for m in model.modules() if isinstance(m, Patched)}
     try:
         yield patch(model, **options)

@@ -14,7 +14,7 @@ from .._activation import ActivationLike, act_spec, act_struct
 from .._block import choice
 from ._module import POLICIES, PackedWeights
 from ._plain import hidden
-from ._recipe import Recipe, check_input, evaluate, obstacle, obstacle_of_input
+from ._recipe import Recipe, check_input, drop, evaluate, obstacle, obstacle_of_input
 
 _told: set[str] = set()
 
@@ -47,7 +47,7 @@ class FusedBlock(PackedWeights):
         products: list[Any] = [children[name](x) for name in recipe.linears[:-1]]  # type: ignore[misc]
         second = products[1] if len(products) == 2 else None
         y = children[recipe.down](hidden(products[0], second, recipe.function, recipe.layout))  # type: ignore[misc]
-        return y if recipe.dropout is None else children[recipe.dropout](y)  # type: ignore[misc, no-any-return]
+        return drop(self, recipe, y)
 
 
 class FFN(FusedBlock):

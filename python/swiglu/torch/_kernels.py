@@ -14,7 +14,7 @@ from .._library import check, lib
 from .._threads import workspace
 from . import _packed
 from ._memory import empty, give_back_scratch
-from ._plan import DTYPES, Parts, as_rows, empty_result, give_back_plan, n_rows, take_plan
+from ._plan import DTYPES, Parts, as_rows, dtype_number, empty_result, give_back_plan, n_rows, take_plan
 from ._team import team
 
 
@@ -99,8 +99,7 @@ def ffn_backward(
     plan = take_plan(x, parts, activation, layout, compute)
     if dy.shape != (*x.shape[:-1], plan.d_out):
         raise ValueError(f"dy has shape {tuple(dy.shape)}, expected {(*x.shape[:-1], plan.d_out)}")
-    if dy.dtype not in DTYPES:
-        raise TypeError(f"dy is {dy.dtype}; it can be torch.float32, torch.float16 or torch.bfloat16")
+    dy_dtype = dtype_number("dy", dy)
     held = plan.point(parts)
     flags = _abi.TRAIN_KEEP_X if kept is None else _abi.TRAIN_KEEP_GATE_UP
     runner, m = team(), n_rows(x)
@@ -118,7 +117,7 @@ def ffn_backward(
         m,
         flags,
         _abi.Rows(x_rows.data_ptr(), DTYPES[x.dtype], x_ld),
-        _abi.Rows(dy_rows.data_ptr(), DTYPES[dy.dtype], dy_ld),
+        _abi.Rows(dy_rows.data_ptr(), dy_dtype, dy_ld),
         None if kept is None else kept.data_ptr(),
         plan.grads_ref,
         workspace.reserve(work_bytes),

@@ -18,6 +18,19 @@ from ._plain import plain_ffn, tell_once
 POLICIES = {"recompute": _ops.ffn, "keep": _ops.ffn_keep}
 
 
+def find_policy(policy: Any) -> Any:
+    """The operator of a policy."""
+    op = POLICIES.get(policy) if isinstance(policy, str) else None
+    if op is None:
+        raise ValueError(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
+    return op
+
+
+def check_module(name: str, value: Any) -> None:
+    if not isinstance(value, nn.Module):
+        raise TypeError(f"{name} must be a torch.nn.Module, not {type(value).__name__}")
+
+
 def ffn(
     x: Tensor,
     gate: Optional[Tensor],
@@ -61,9 +74,7 @@ def ffn(
         return plain_ffn(x, (gate, up, down, gate_bias, up_bias, down_bias), spec, order)
     if forward_ad._current_level >= 0:  # the operators have no forward-mode gradients
         return plain_ffn(x, (gate, up, down, gate_bias, up_bias, down_bias), spec, order)
-    op = POLICIES.get(policy) if isinstance(policy, str) else None
-    if op is None:
-        raise ValueError(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
+    op = find_policy(policy)
     if packed and not torch.is_grad_enabled():
         op = _ops.ffn_packed
     result = _ops.call(op, (x, gate, up, down, gate_bias, up_bias, down_bias), spec, order, compute)
@@ -76,8 +87,7 @@ def repack(module: nn.Module) -> None:
     Needed only after a write that nothing can notice: one that goes behind PyTorch's version counter (through .data, NumPy,
     DLPack, another process) while the module stays in eval mode, keeps the tensor's memory, and touches none of the 16
     cache lines per weight that are compared before each use. Raises TypeError (not a module)."""
-    if not isinstance(module, nn.Module):
-        raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}")
+    check_module("module", module)
     _packed.forget(module)
 
 

@@ -190,8 +190,7 @@ _ORDINARY = (Tensor, torch.nn.Parameter)
 
 def is_ordinary(tensors: Iterable[Optional[Tensor]]) -> bool:
     """Whether a call of the kernel is a call of the operator: plain tensors on the CPU (not negated ones, which the
-    dispatcher resolves), and nobody who watches or changes
-    operators (tracing, modes, transforms, autocast, a profiler)."""
+    dispatcher resolves), and nobody who watches or changes operators (tracing, modes, transforms, autocast, a profiler)."""
     if torch.compiler.is_compiling():
         return False
     for tensor in tensors:

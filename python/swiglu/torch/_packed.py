@@ -73,11 +73,7 @@ class PackedBlock:
         self._watches = [weakref.ref(part.untyped_storage(), lambda _: _discard(down, token)) for part in present]
 
     def is_current(self, state: list[Any], config: tuple[str, str, str]) -> bool:
-        return (
-            self._state == state
-            and self.config == config
-            and self._samples == [line.raw for line in self._lines]
-        )
+        return self._state == state and self.config == config and self._samples == [line.raw for line in self._lines]
 
 
 # By the address of the down weight, which tells what an optimiser may change next. There are several where blocks share a
