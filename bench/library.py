@@ -15,7 +15,7 @@ _spec = importlib.util.spec_from_file_location("_abi", Path(__file__).parents[1]
 _abi = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_abi)
 
-DTYPES = {name: _abi.DTYPES[name] for name in ("f32", "f16", "bf16")}
+DTYPES = {"f32": _abi.F32, "f16": _abi.F16, "bf16": _abi.BF16}
 NUMPY_DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}  # bf16: its bits
 COMPUTE_BF16 = _abi.COMPUTES["bf16"]
 LEVELS = {bit: name for name, bit in _abi.ISAS.items()}

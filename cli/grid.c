@@ -12,9 +12,7 @@ static const struct cli_trial base = {.activation = "silu", .layout = SWIGLU_SEP
                                       .m = 5, .d_in = 37, .d_ff = 51, .d_out = 45};
 
 static const int plain_dtypes[] = {SWIGLU_F32, SWIGLU_F16, SWIGLU_BF16};
-static const int block_dtypes[] = {SWIGLU_Q4_0, SWIGLU_Q4_1, SWIGLU_Q5_0, SWIGLU_Q5_1, SWIGLU_Q8_0, SWIGLU_Q2_K,
-                                   SWIGLU_Q3_K, SWIGLU_Q4_K, SWIGLU_Q5_K, SWIGLU_Q6_K, SWIGLU_MXFP4};
-enum { N_PLAIN = 3, N_BLOCK = sizeof block_dtypes / sizeof block_dtypes[0] };
+enum { N_PLAIN = sizeof plain_dtypes / sizeof plain_dtypes[0] };
 
 static void sweep_activations(struct cli_grid *grid) {
     struct cli_trial t = base;
@@ -38,10 +36,8 @@ static void sweep_layouts(struct cli_grid *grid) {
 static void sweep_weights(struct cli_grid *grid) {
     struct cli_trial t = base;
     t.d_in = 512, t.d_ff = 256;
-    for (int i = 0; i < N_PLAIN + N_BLOCK; i++) {
-        t.dtype = i < N_PLAIN ? plain_dtypes[i] : block_dtypes[i - N_PLAIN];
+    for (size_t i = 0; (t.dtype = swiglu_dtype_at(i)) >= 0; i++)
         for (t.compute = SWIGLU_COMPUTE_AUTO; t.compute <= SWIGLU_COMPUTE_BF16; t.compute++) cli_trial_run(grid, &t);
-    }
 }
 
 static void sweep_rows_types(struct cli_grid *grid) {
@@ -106,7 +102,7 @@ static void sweep_row_alone(struct cli_grid *grid) { sweep_division(grid, 0); }
 static const struct { const char *name, *values; void (*sweep)(struct cli_grid *grid); } axes[] = {
     {"activation", "every name, gated and ungated, f32 and bf16 compute", sweep_activations},
     {"layout", "5 layouts x f32, f16, bf16 x [out,in], [in,out] x bias", sweep_layouts},
-    {"weights", "14 formats x auto, f32, bf16 compute", sweep_weights},
+    {"weights", "every format x auto, f32, bf16 compute", sweep_weights},
     {"x and y", "f32, f16, bf16 each x f32, bf16 compute", sweep_rows_types},
     {"rows", "0 to 1025 around tile edges x f32, f16, bf16", sweep_rows},
     {"d_in", "the same", sweep_d_in},

@@ -7,19 +7,6 @@
 #include "cli.h"
 #include "checkpoint.h"
 
-static const struct cli_scales scales[] = {
-    {SWIGLU_Q4_0, 1, 0, {0}},      {SWIGLU_Q4_1, 2, 0, {0, 2}}, {SWIGLU_Q5_0, 1, 0, {0}},
-    {SWIGLU_Q5_1, 2, 0, {0, 2}},   {SWIGLU_Q8_0, 1, 0, {0}},    {SWIGLU_Q2_K, 2, 0, {80, 82}},
-    {SWIGLU_Q3_K, 1, 0, {108}},    {SWIGLU_Q4_K, 2, 0, {0, 2}}, {SWIGLU_Q5_K, 2, 0, {0, 2}},
-    {SWIGLU_Q6_K, 1, 0, {208}},    {SWIGLU_MXFP4, 0, 1, {0}},
-};
-
-const struct cli_scales *cli_scales_of(int dtype) {
-    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++)
-        if (scales[i].dtype == dtype) return &scales[i];
-    return NULL;
-}
-
 /* exponent_mask: the exponent field of a float format whose mantissa lies below it. */
 static const char *classify(uint32_t bits, uint32_t exponent_mask) {
     uint32_t mantissa_mask = (exponent_mask & -exponent_mask) - 1;
@@ -33,8 +20,8 @@ static uint32_t load(const unsigned char *p, size_t n) {
     return bits;
 }
 
-static void scan_block(const unsigned char *block, const struct cli_scales *s, char *what, size_t size) {
-    for (int i = 0; i < s->n_f16; i++) {
+static void scan_block(const unsigned char *block, const struct swiglu_scales *s, char *what, size_t size) {
+    for (unsigned i = 0; i < s->n_f16; i++) {
         uint32_t bits = load(block + s->at[i], 2);
         const char *kind = classify(bits, 0x7c00);
         if (kind) snprintf(what, size, "%s scale 0x%04x", kind, bits);
@@ -53,9 +40,9 @@ int cli_scan_tensor(const struct swiglu_model *model, size_t tensor, struct cli_
     struct swiglu_tensor_info info = cli_model_tensor(model, tensor);
     struct swiglu_dtype_info dtype = {.struct_size = sizeof dtype};
     struct swiglu_error error = {.struct_size = sizeof error};
-    const struct cli_scales *s = cli_scales_of(info.dtype);
-    *finding = (struct cli_finding){.in_blocks = s != NULL};
+    *finding = (struct cli_finding){0};
     if (swiglu_dtype_query(info.dtype, &dtype)) return 0;
+    finding->in_blocks = dtype.block_elems > 1;
     size_t chunk_bytes = ((size_t)1 << 20) / dtype.block_bytes * dtype.block_bytes;
     unsigned char *chunk = cli_alloc(chunk_bytes, 1);
     for (uint64_t at = 0; at < info.bytes;) {
@@ -63,8 +50,8 @@ int cli_scan_tensor(const struct swiglu_model *model, size_t tensor, struct cli_
         cli_require(swiglu_model_read(model, tensor, at, chunk, n, &error), &error, path);
         for (size_t i = 0; i + dtype.block_bytes <= n; i += dtype.block_bytes) {
             char what[sizeof finding->what] = "";
-            if (s)
-                scan_block(chunk + i, s, what, sizeof what);
+            if (finding->in_blocks)
+                scan_block(chunk + i, &dtype.scales, what, sizeof what);
             else
                 scan_value(chunk + i, info.dtype, what, sizeof what);
             if (!*what || finding->n_bad++) continue;

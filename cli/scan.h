@@ -8,14 +8,6 @@
 
 #include <swiglu/model.h>
 
-/* Where a block format keeps its scales: f16 at these bytes of the block, or one e8m0 byte (an exponent; 255: NaN). */
-struct cli_scales {
-    int dtype, n_f16, n_e8m0;
-    unsigned at[2];
-};
-
-const struct cli_scales *cli_scales_of(int dtype); /* NULL for formats without blocks */
-
 struct cli_finding {
     uint64_t n_bad, index, offset; /* how many; the first: element or block, and byte of the file */
     int in_blocks;

@@ -8,7 +8,6 @@
 
 #include "judge.h"
 #include "noise.h"
-#include "scan.h"
 
 enum { MAX_SHOWN = 20, SEED = 7 };
 
@@ -41,14 +40,14 @@ static void *make_plain(struct buffers *b, unsigned stream, int dtype, size_t n,
 }
 
 /* Random blocks whose scales are between 2^-7 and 2^-6, so that sums stay finite. */
-static void *make_blocks(struct buffers *b, unsigned stream, const struct swiglu_dtype_info *info,
-                         const struct cli_scales *scales, size_t n_blocks) {
+static void *make_blocks(struct buffers *b, unsigned stream, const struct swiglu_dtype_info *info, size_t n_blocks) {
+    const struct swiglu_scales *scales = &info->scales;
     unsigned char *data = own(b, n_blocks, info->block_bytes);
     for (size_t i = 0; i < n_blocks * info->block_bytes; i++)
         data[i] = (unsigned char)cli_noise_bits(SEED, stream, i);
     for (size_t i = 0; i < n_blocks; i++) {
         unsigned char *block = data + i * info->block_bytes;
-        for (int s = 0; s < scales->n_f16; s++)
+        for (unsigned s = 0; s < scales->n_f16; s++)
             block[scales->at[s] + 1] = (unsigned char)((block[scales->at[s] + 1] & 0x83) | 0x20);
         if (scales->n_e8m0) block[scales->at[0]] = 120;
     }
@@ -60,10 +59,9 @@ static struct swiglu_matrix make_matrix(struct buffers *b, const struct cli_tria
     struct swiglu_dtype_info info = {.struct_size = sizeof info};
     struct swiglu_matrix w = {.dtype = t->dtype, .in_out = t->in_out, .rows = rows, .cols = cols};
     cli_require(swiglu_dtype_query(t->dtype, &info), NULL, "check");
-    const struct cli_scales *scales = cli_scales_of(t->dtype);
     float scale = cols ? 1 / sqrtf((float)cols) : 1;
-    w.data = scales ? make_blocks(b, stream, &info, scales, rows * (cols / info.block_elems))
-                    : make_plain(b, stream, t->dtype, rows * cols, scale);
+    w.data = info.block_elems > 1 ? make_blocks(b, stream, &info, rows * (cols / info.block_elems))
+                                  : make_plain(b, stream, t->dtype, rows * cols, scale);
     return w;
 }
 

@@ -10,11 +10,6 @@ static const struct cli_option options[] = {
     {0, NULL, NULL, NULL},
 };
 
-static const int dtypes[] = {SWIGLU_F32,  SWIGLU_F16,  SWIGLU_BF16, SWIGLU_Q4_0, SWIGLU_Q4_1,
-                             SWIGLU_Q5_0, SWIGLU_Q5_1, SWIGLU_Q8_0, SWIGLU_Q2_K, SWIGLU_Q3_K,
-                             SWIGLU_Q4_K, SWIGLU_Q5_K, SWIGLU_Q6_K, SWIGLU_MXFP4};
-enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0] };
-
 static void print_levels(const struct swiglu_cpu_info *cpu, uint64_t mask, int json) {
     if (!json)
         printf("%u CPUs usable by this process\n\nlevel       runs here  in this build  allowed  why\n", cpu->n_cpus);
@@ -39,18 +34,19 @@ static void print_levels(const struct swiglu_cpu_info *cpu, uint64_t mask, int j
 static void print_formats(uint64_t mask, int json) {
     static const int computes[] = {SWIGLU_COMPUTE_AUTO, SWIGLU_COMPUTE_F32, SWIGLU_COMPUTE_BF16};
     if (!json) printf("\nweights  %-18s  %-18s  %-18s  why (auto)\n", "compute auto", "compute f32", "compute bf16");
-    for (int i = 0; i < N_DTYPES; i++) {
+    for (size_t i = 0; swiglu_dtype_at(i) >= 0; i++) {
+        const int dtype = swiglu_dtype_at(i);
         const char *kernel[3], *why[3];
         for (int c = 0; c < 3; c++)
-            cli_require(swiglu_kernel_query(dtypes[i], computes[c], mask, &kernel[c], &why[c]), NULL,
-                        cli_dtype_name(dtypes[i]));
+            cli_require(swiglu_kernel_query(dtype, computes[c], mask, &kernel[c], &why[c]), NULL,
+                        cli_dtype_name(dtype));
         if (!json) {
-            printf("%-7s  %-18s  %-18s  %-18s  %s\n", cli_dtype_name(dtypes[i]), kernel[0], kernel[1], kernel[2],
+            printf("%-7s  %-18s  %-18s  %-18s  %s\n", cli_dtype_name(dtype), kernel[0], kernel[1], kernel[2],
                    why[0]);
             continue;
         }
         cli_json_open();
-        cli_json_string("weights", cli_dtype_name(dtypes[i]));
+        cli_json_string("weights", cli_dtype_name(dtype));
         cli_json_string("kernel_auto", kernel[0]);
         cli_json_string("kernel_f32", kernel[1]);
         cli_json_string("kernel_bf16", kernel[2]);

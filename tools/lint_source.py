@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The house rules that compilers and linters do not know: which floor may see which, where allocation, threads and
 vector headers may appear, sizes of files and functions, licence lines, blanks. With --fix repairs blanks (make fmt)."""
+import ast
 import re
 import subprocess
 import sys
@@ -33,6 +34,10 @@ CONFINED = [
     (r"\balloca\s*\(", r"(?!)", "no stack memory of variable size"),
 ]
 REGISTRY_HOST = re.compile(r"(pypi|pythonhosted|deb\.debian|npmjs|crates)\.(org|io)")
+# What a list holds is asked of the library elsewhere: list -> pattern of the names that cli and python may not spell. The
+# float types are no such names, since rows and computes are called so, too. verb_plan.c shows a choice of five formats.
+LISTS = {"src/dtype/dtype.def": re.compile(r"^DTYPE\(\w+, \"(\w+)\", (?!1,)", re.M)}
+MAY_SPELL = {"cli/verb_plan.c"}
 C_FILES = {".c", ".h", ".def"}
 CODE = C_FILES | {".py", ".sh", ".cmake"}
 COMMENT_OR_STRING = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
@@ -118,6 +123,30 @@ def check_c(path, text):
                 complain(path, number, f"{parts[0]} sees the public headers only, not {name}")
 
 
+def words(path):
+    """(line, word) of each identifier and each one-word literal of C code, or each literal of Python code."""
+    if path.suffix == ".py":
+        nodes = ast.walk(ast.parse(path.read_text()))
+        yield from ((n.lineno, n.value) for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
+        return
+    text = re.sub(r"/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m.group()), path.read_text(), flags=re.S)
+    for number, line in enumerate(text.splitlines(), 1):
+        yield from ((number, word) for word in re.findall(r"\bSWIGLU_\w+|(?<=\")\w+(?=\")", line))
+
+
+def check_lists(files):
+    """Names of a list stand in the list: a second place that spells them is forgotten when one is added."""
+    for list_name, pattern in LISTS.items():
+        names = set(pattern.findall((ROOT / list_name).read_text()))
+        for path in files:
+            where = path.relative_to(ROOT)
+            if where.parts[0] not in ("cli", "python") or path.suffix not in (".c", ".h", ".py") or str(where) in MAY_SPELL:
+                continue
+            for number, word in words(path):
+                if word.lower().removeprefix("swiglu_") in names:
+                    complain(path, number, f"{word} is a name of {list_name}; ask the library for the list")
+
+
 def check_unique_names(files):
     """Within src, cli and include a file name means one file."""
     seen = {}
@@ -143,6 +172,7 @@ def main():
         if path.suffix in C_FILES:
             check_c(path, text)
     check_unique_names(files)
+    check_lists(files)
     print("\n".join(problems) or f"{len(files)} files keep the house rules")
     sys.exit(bool(problems))
 

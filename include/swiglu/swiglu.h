@@ -78,14 +78,22 @@ enum swiglu_dtype {
     SWIGLU_BF16 = 30, SWIGLU_MXFP4 = 39
 };
 
+/* Where a block holds its floating-point scales: f16 values at bytes at[0 .. n_f16 - 1], or one e8m0 byte (an exponent; 255
+ * stands for NaN) at at[0]. All 0 for formats without blocks. */
+struct swiglu_scales { unsigned n_f16, n_e8m0, at[2]; };
+
 struct swiglu_dtype_info {
     size_t struct_size;
     const char *name;   /* "f32", "q4_k", ... */
     size_t block_elems; /* values per block; 1 for f32, f16, bf16 */
     size_t block_bytes;
+    struct swiglu_scales scales;
 };
 
-/* what     block length and size of a weight format
+/* what     the i-th weight format, such as SWIGLU_Q4_K; -1 after the last     threads  any     since  0.1 */
+SWIGLU_API int swiglu_dtype_at(size_t i);
+
+/* what     name, block length and size of a weight format, and where its blocks hold their scales
  * errors   E_ARGUMENT: no such format, or info NULL or of a bad struct_size     threads  any     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_dtype_query(int dtype, struct swiglu_dtype_info *info);
 

@@ -18,12 +18,7 @@ OK = 0
 E_ARGUMENT, E_CANCELLED, E_SHAPE, E_ALIAS, E_FORMAT, E_UNSUPPORTED = 10, 11, 20, 21, 30, 31
 E_OPEN, E_READ, E_WRITE, E_MEMORY, E_WORKSPACE, E_HARDWARE = 40, 41, 42, 50, 51, 60
 
-# enum swiglu_dtype
-DTYPES = {
-    "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "q2_k": 10, "q3_k": 11, "q4_k": 12,
-    "q5_k": 13, "q6_k": 14, "bf16": 30, "mxfp4": 39,
-}  # fmt: skip
-DTYPE_NAMES = {number: name for name, number in DTYPES.items()}
+# enum swiglu_dtype, what rows may be; _library.DTYPES has every format
 F32, F16, BF16 = 0, 1, 30
 
 # enum swiglu_act_kind, under the names that swiglu_act_init gives a kind without parameters
@@ -52,8 +47,18 @@ class Error(ctypes.Structure):
     ]
 
 
+class Scales(ctypes.Structure):
+    _fields_ = [("n_f16", c_uint), ("n_e8m0", c_uint), ("at", c_uint * 2)]
+
+
 class DtypeInfo(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("block_elems", c_size_t), ("block_bytes", c_size_t)]
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("block_elems", c_size_t),
+        ("block_bytes", c_size_t),
+        ("scales", Scales),
+    ]
 
 
 class Act(ctypes.Structure):
@@ -264,6 +269,7 @@ class ModelBlockInfo(ctypes.Structure):
 # C name -> the struct, for the test that compares layouts.
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "swiglu_error": Error,
+    "swiglu_scales": Scales,
     "swiglu_dtype_info": DtypeInfo,
     "swiglu_act": Act,
     "swiglu_matrix": Matrix,
@@ -293,6 +299,7 @@ _float_p = c_void_p  # addresses of arrays travel as integers
 # Function -> (result, arguments). A block, pool or model is an opaque address; out parameters go by reference.
 PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "swiglu_status_name": (c_char_p, [c_int]),
+    "swiglu_dtype_at": (c_int, [c_size_t]),
     "swiglu_dtype_query": (c_int, [c_int, POINTER(DtypeInfo)]),
     "swiglu_decode": (c_int, [c_int, c_void_p, c_size_t, _float_p]),
     "swiglu_encode": (c_int, [c_int, _float_p, c_size_t, c_void_p]),

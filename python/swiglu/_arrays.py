@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _abi
-from ._library import check, lib
+from ._library import DTYPES, check, lib
 from ._strides import matrix_order, rows_order
 
 Array = npt.NDArray[Any]
@@ -20,9 +20,9 @@ _FLOATS = {"float32": _abi.F32, "float16": _abi.F16, "bfloat16": _abi.BF16}
 def dtype_number(name: str) -> int:
     if not isinstance(name, str):
         raise TypeError(f"dtype must be a name such as 'bf16', not {type(name).__name__}")
-    if name not in _abi.DTYPES:
-        raise ValueError(f"unknown dtype {name!r}; known are {', '.join(_abi.DTYPES)}")
-    return _abi.DTYPES[name]
+    if name not in DTYPES:
+        raise ValueError(f"unknown dtype {name!r}; known are {', '.join(DTYPES)}")
+    return DTYPES[name]
 
 
 def array_dtype(name: str, array: Array, dtype: Optional[str]) -> int:

@@ -51,6 +51,17 @@ path = _find()
 lib: Any = _load(path)
 
 
+def _dtypes() -> dict[str, int]:
+    numbers: dict[str, int] = {}
+    info = _abi.new(_abi.DtypeInfo)
+    while lib.swiglu_dtype_query(lib.swiglu_dtype_at(len(numbers)), ctypes.byref(info)) == _abi.OK:
+        numbers[info.name.decode()] = lib.swiglu_dtype_at(len(numbers))
+    return numbers
+
+
+DTYPES = _dtypes()  # the name of every weight format: its number
+
+
 def error_record() -> Any:
     return _abi.new(_abi.Error)
 

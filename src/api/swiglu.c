@@ -28,7 +28,8 @@ static void enter_default(fenv_t *caller) {
 enum swiglu_status swiglu_dtype_query(int dtype, struct swiglu_dtype_info *info) {
     const struct swiglu_dtype_row *row = swiglu_dtype_find(dtype);
     if (!row) return SWIGLU_E_ARGUMENT;
-    const struct swiglu_dtype_info full = {sizeof full, row->name, row->block_elems, row->block_bytes};
+    const struct swiglu_dtype_info full = {sizeof full, row->name, row->block_elems, row->block_bytes,
+                                           row->scales};
     return swiglu_struct_out(info, &full, sizeof full);
 }
 

@@ -5,16 +5,23 @@
 #include "dtype/quant.h"
 
 static const struct swiglu_dtype_row rows[] = {
-#define DTYPE(NAME, text, elems, bytes, decode) {SWIGLU_##NAME, text, elems, bytes, decode},
+#define NO_SCALES {0}
+#define F16_AT(byte) {.n_f16 = 1, .at = {byte}}
+#define F16S_AT(byte, byte2) {.n_f16 = 2, .at = {byte, byte2}}
+#define E8M0_AT(byte) {.n_e8m0 = 1, .at = {byte}}
+#define DTYPE(NAME, text, elems, bytes, scales, decode) {SWIGLU_##NAME, text, elems, bytes, scales, decode},
 #include "dtype/dtype.def"
 #undef DTYPE
 };
+enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 const struct swiglu_dtype_row *swiglu_dtype_find(int dtype) {
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (size_t i = 0; i < N_ROWS; i++)
         if (rows[i].dtype == dtype) return &rows[i];
     return NULL;
 }
+
+int swiglu_dtype_at(size_t i) { return i < N_ROWS ? rows[i].dtype : -1; }
 
 int swiglu_compute_resolve(int compute, int dtype_a, int dtype_b) {
     if (compute != SWIGLU_COMPUTE_AUTO) return compute;

@@ -9,6 +9,7 @@ struct swiglu_dtype_row {
     int dtype;
     const char *name;
     size_t block_elems, block_bytes;
+    struct swiglu_scales scales;
     void (*decode)(const void *src, size_t n_blocks, float *dst);
 };
 

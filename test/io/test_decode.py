@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every decoder of the library equals the Python package gguf, bit for bit (any NaN equals any NaN)."""
+import ctypes
+
 import gguf
 import numpy as np
 import pytest
 
-from capi import library
+from capi import _abi, library, new
 
 N_BLOCKS = 10_000
 T = gguf.GGMLQuantizationType
@@ -38,6 +40,16 @@ def assert_same_bits(got, want):
     differ = (got.view(np.uint32) != want.view(np.uint32)) & ~(np.isnan(got) & np.isnan(want))
     at = np.flatnonzero(differ)
     assert at.size == 0, f"{at.size} of {got.size} differ, first at {at[0]}: {got[at[0]]!r} for {want[at[0]]!r}"
+
+
+@pytest.mark.parametrize("qtype", SCALES, ids=lambda q: q.name)
+def test_the_list_describes_blocks_as_gguf_does(qtype):
+    info = new(_abi.DtypeInfo)
+    assert library.swiglu_dtype_query(int(qtype), ctypes.byref(info)) == 0
+    assert info.name.decode() == qtype.name.lower()
+    assert (info.block_elems, info.block_bytes) == gguf.GGML_QUANT_SIZES[qtype]
+    assert (list(info.scales.at[:info.scales.n_f16]) if qtype != T.F16 else [0]) == SCALES[qtype]
+    assert info.scales.n_e8m0 == (qtype == T.MXFP4)
 
 
 @pytest.mark.parametrize("qtype", SCALES, ids=lambda q: q.name)

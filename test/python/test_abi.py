@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from conftest import SOURCE
 from swiglu import _abi
+from swiglu._library import DTYPES
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,9 @@ def c_says(tmp_path_factory):
 def constants():
     kinds = {"gelu": "GELU_ERF"}
     named = {f"SWIGLU_ACT_{kinds.get(k, k.upper())}": v for k, v in _abi.KINDS.items()}
-    named.update({f"SWIGLU_{k.upper()}": v for table in (_abi.DTYPES, _abi.LAYOUTS) for k, v in table.items()})
+    named.update({f"SWIGLU_{k.upper()}": v for k, v in _abi.LAYOUTS.items()})
+    named.update({f"SWIGLU_{k}": getattr(_abi, k) for k in ("F32", "F16", "BF16")})
+    named.update({f"SWIGLU_{k.upper()}": v for k, v in DTYPES.items()})
     named.update({f"SWIGLU_COMPUTE_{k.upper()}": v for k, v in _abi.COMPUTES.items()})
     named.update({f"SWIGLU_ISA_{k.upper()}": v for k, v in _abi.ISAS.items()})
     named.update({f"SWIGLU_WIDTH_{k.upper()}": v for k, v in _abi.WIDTH_RULES.items()})

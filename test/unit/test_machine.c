@@ -145,6 +145,22 @@ static void dtypes_are_described(void **state) {
     assert_int_equal(swiglu_dtype_query(SWIGLU_F32, NULL), SWIGLU_E_ARGUMENT);
 }
 
+static void dtypes_are_listed(void **state) {
+    (void)state;
+    size_t n = 0;
+    for (; swiglu_dtype_at(n) >= 0; n++) {
+        struct swiglu_dtype_info info = {.struct_size = sizeof info};
+        assert_int_equal(swiglu_dtype_query(swiglu_dtype_at(n), &info), SWIGLU_OK);
+        const struct swiglu_scales s = info.scales;
+        assert_int_equal(s.n_f16 + s.n_e8m0 > 0, info.block_elems > 1); /* whatever is scaled says where */
+        for (unsigned i = 0; i < s.n_f16 + s.n_e8m0; i++) assert_true(s.at[i] + (s.n_f16 ? 2 : 1) <= info.block_bytes);
+        for (size_t i = 0; i < n; i++) assert_int_not_equal(swiglu_dtype_at(i), swiglu_dtype_at(n));
+    }
+    assert_true(n >= 14);
+    assert_int_equal(swiglu_dtype_at(n), -1);
+    assert_int_equal(swiglu_dtype_at(SIZE_MAX), -1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(levels_need_the_cpu_and_the_system),
@@ -153,6 +169,7 @@ int main(void) {
         cmocka_unit_test(a_block_tells_what_it_runs_on),
         cmocka_unit_test(limits_are_plausible),
         cmocka_unit_test(dtypes_are_described),
+        cmocka_unit_test(dtypes_are_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
