@@ -64,7 +64,7 @@ enum swiglu_status swiglu_act_array(const struct swiglu_act *act, size_t n, cons
     struct swiglu_act full = swiglu_act_default();
     struct swiglu_error *const error = NULL;
     fenv_t caller;
-    const struct swiglu_kern *generic = swiglu_kern_select(SWIGLU_ISA_GENERIC);
+    const struct swiglu_kern *generic = swiglu_kern_select(SWIGLU_ISA_GENERIC, NULL, 0);
     if (swiglu_struct_in(&full, sizeof full, act) || ((!x || !y) && n)) return SWIGLU_E_ARGUMENT;
     TRY(swiglu_act_check(&full, 1, error));
     enter_default(&caller);
@@ -99,7 +99,7 @@ enum swiglu_status swiglu_block_query(const struct swiglu_block *block, struct s
     const struct swiglu_block_info full = {
         .struct_size = sizeof full, .d_in = block->d_in, .d_ff = block->d_ff, .d_out = block->d_out,
         .gated = block->gated, .compute_up = block->compute_up, .compute_down = block->compute_down,
-        .isa = block->kern->isa, .kernel_up = block->up.info->kernel, .kernel_down = block->down.info->kernel,
+        .isa = block->kern->isa, .kernel_up = block->up.path->kernel, .kernel_down = block->down.path->kernel,
         .why = block->why, .packed_bytes = block->packed_bytes, .file_bytes = block->file_bytes,
         .expanded = block->expanded};
     return swiglu_struct_out(info, &full, sizeof full);
@@ -194,10 +194,11 @@ enum swiglu_status swiglu_kernel_query(int weight_dtype, int compute, uint64_t i
                                        const char **why) {
     if (compute < SWIGLU_COMPUTE_AUTO || compute > SWIGLU_COMPUTE_BF16) return SWIGLU_E_ARGUMENT;
     if (!swiglu_dtype_find(weight_dtype)) return SWIGLU_E_UNSUPPORTED;
-    const struct swiglu_kern *kern = swiglu_kern_select(isa_mask);
-    if (!kern) return SWIGLU_E_HARDWARE;
     const int resolved = swiglu_compute_resolve(compute, weight_dtype, weight_dtype);
-    if (kernel) *kernel = kern->wt[swiglu_kern_wt(resolved, weight_dtype, weight_dtype)].kernel;
+    const struct swiglu_need need = swiglu_kern_need(resolved, weight_dtype, weight_dtype);
+    const struct swiglu_kern *kern = swiglu_kern_select(isa_mask, &need, 1);
+    if (!kern) return SWIGLU_E_HARDWARE;
+    if (kernel) *kernel = kern->path[need.form][need.arith]->kernel;
     if (why) *why = swiglu_plan_why(weight_dtype, compute);
     return SWIGLU_OK;
 }
@@ -208,7 +209,7 @@ enum swiglu_status swiglu_measure(uint64_t isa_mask, double seconds, const void 
     struct swiglu_limits full = {.struct_size = sizeof full};
     fenv_t caller;
     if (!buffer || !limits || !(seconds > 0 && seconds <= 60) || bytes < least + head) return SWIGLU_E_ARGUMENT;
-    const struct swiglu_kern *kern = swiglu_kern_select(isa_mask);
+    const struct swiglu_kern *kern = swiglu_kern_select(isa_mask, NULL, 0);
     if (!kern) return SWIGLU_E_HARDWARE;
     enter_default(&caller);
     swiglu_measure_run(kern, seconds, (const char *)buffer + head, bytes - head, runner, &full);

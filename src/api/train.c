@@ -30,11 +30,13 @@ static enum swiglu_status open_step(const struct swiglu_desc *desc, const struct
     const struct swiglu_matrix *const up = swiglu_desc_half(checked, 1).matrix;
     const struct swiglu_matrix *const gate = checked->layout == SWIGLU_UNGATED ? up : swiglu_desc_half(checked, 0).matrix;
     if (!is_raw(gate) || !is_raw(up) || !is_raw(&checked->down)) return SWIGLU_E_UNSUPPORTED;
-    *step = (struct swiglu_step){.kern = swiglu_kern_select(chosen.isa_mask), .desc = checked, .m = m, .flags = flags};
-    if (!step->kern) return SWIGLU_E_HARDWARE;
+    *step = (struct swiglu_step){.desc = checked, .m = m, .flags = flags};
     step->compute_up = swiglu_compute_resolve(chosen.compute, gate->dtype, up->dtype);
     step->compute_down = swiglu_compute_resolve(chosen.compute, checked->down.dtype, checked->down.dtype);
-    return SWIGLU_OK;
+    const struct swiglu_need needs[2] = {swiglu_kern_need(step->compute_up, SWIGLU_F32, SWIGLU_F32),
+                                         swiglu_kern_need(step->compute_down, SWIGLU_F32, SWIGLU_F32)};
+    step->kern = swiglu_kern_select(chosen.isa_mask, needs, 2);
+    return step->kern ? SWIGLU_OK : SWIGLU_E_HARDWARE;
 }
 
 enum swiglu_status swiglu_train_bytes(const struct swiglu_desc *desc, const struct swiglu_options *options, size_t m,

@@ -7,13 +7,11 @@
 #include "kern/kern.h"
 
 struct swiglu_product {
-    enum swiglu_wt wt;
-    const struct swiglu_wt_info *info; /* of wt in the block's table */
+    const struct swiglu_path *path;    /* of the block's table */
     size_t k;                          /* depth: d_in, or d_ff */
-    size_t n_steps;                    /* of k */
     size_t n_units;                    /* hidden units, or columns of y */
     size_t units_per_panel;            /* vl where a panel holds gate and up, else 2 vl */
-    size_t n_panels;                   /* that hold units; memory is padded to what a prefill tile reads */
+    size_t n_panels;                   /* that hold units; memory is padded to what a tile of many rows reads */
     size_t panel_bytes, data_bytes;
     char *data;
     float *bias;                       /* [panels][2][vl], or NULL */

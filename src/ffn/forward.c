@@ -27,12 +27,13 @@ struct layout {
 
 static bool lay_out(const struct swiglu_block *b, bool raw, size_t m, unsigned n_threads, struct layout *l) {
     const size_t rows = swiglu_min(m, SWIGLU_ROW_BLOCK) + PAD_ROWS, threads = n_threads ? n_threads : 1;
-    const size_t vectors = 2 * (size_t)b->kern->prefill[0].panels;
+    const size_t vectors = 2 * swiglu_max(b->up.path->panels, b->down.path->panels);
     memset(l, 0, sizeof *l);
-    l->x_row = swiglu_kern_row_bytes(b->up.info, b->d_in);
-    l->h_row = swiglu_kern_row_bytes(b->down.info, b->d_ff);
+    l->x_row = swiglu_staged_bytes(b->up.path->x, b->d_in);
+    l->h_row = swiglu_staged_bytes(b->down.path->x, b->d_ff);
     l->totals_bytes = rows * vectors * b->kern->vl * sizeof(float);
-    l->scratch_bytes = l->totals_bytes + (raw ? swiglu_pass_buffer(b->kern, UP_SLICE) : 0);
+    l->scratch_bytes = l->totals_bytes + (raw ? swiglu_max(swiglu_pass_buffer(&b->up, b->kern->vl, UP_SLICE),
+                                                        swiglu_pass_buffer(&b->down, b->kern->vl, DOWN_SLICE)) : 0);
     return swiglu_reserve(&l->total, rows, l->x_row, &l->x) || swiglu_reserve(&l->total, rows, l->h_row, &l->h) ||
            swiglu_reserve(&l->total, threads, l->scratch_bytes, &l->scratch);
 }
@@ -65,35 +66,29 @@ struct job {
 };
 
 /* Where row 0 of a tile of h begins, at a hidden unit. */
-static char *hidden_at(const struct job *job, const struct swiglu_tile *t, size_t row, size_t unit) {
-    const size_t elem = job->block->down.info->x == SWIGLU_X_BF16_PAIR ? unit / 2 : unit;
-    return job->work + job->at.h + row * job->at.h_row + elem / SWIGLU_RECORD * t->mr * SWIGLU_RECORD_BYTES +
-           elem % SWIGLU_RECORD * 4;
+static char *hidden_at(const struct job *job, unsigned mr, size_t row, size_t unit) {
+    return job->work + job->at.h + row * job->at.h_row + swiglu_staged_at(job->block->down.path->x, mr, unit);
 }
 
 static void aim_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, struct swiglu_runs *runs) {
     const struct job *job = ctx;
     const struct swiglu_block *b = job->block;
-    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
-    const size_t units = t->panels * b->up.units_per_panel, elem_bytes = b->down.info->x == SWIGLU_X_BF16_PAIR ? 2 : 4;
-    swiglu_runs_add(runs, hidden_at(job, t, swiglu_plan_row(p->rows, tile), panel * b->up.units_per_panel), t->mr,
-                    SWIGLU_RECORD_BYTES, units * elem_bytes);
+    const struct swiglu_shape *t = swiglu_plan_shape(p->rows, tile);
+    const size_t units = swiglu_path_panels(b->up.path, t) * b->up.units_per_panel;
+    swiglu_runs_add(runs, hidden_at(job, t->mr, swiglu_plan_row(p->rows, tile), panel * b->up.units_per_panel), t->mr,
+                    SWIGLU_RECORD_BYTES, units * swiglu_staged_k_bytes(b->down.path->x));
 }
 
 static void finish_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
     const struct job *job = ctx;
     const struct swiglu_block *b = job->block;
-    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
+    const struct swiglu_shape *t = swiglu_plan_shape(p->rows, tile);
     const size_t unit = panel * b->up.units_per_panel, row = swiglu_plan_row(p->rows, tile);
-    const int x = b->down.info->x;
-    struct swiglu_hidden_args a = {.c = c, .act = &b->act, .mr = t->mr, .vectors = 2 * t->panels, .gated = b->gated,
-                                   .valid = b->d_ff - unit, .x = x};
+    struct swiglu_hidden_args a = {.c = c, .act = &b->act, .mr = t->mr, .vectors = 2 * swiglu_path_panels(b->up.path, t),
+                                   .gated = b->gated, .valid = b->d_ff - unit, .x = b->down.path->x};
     if (b->up.bias) a.bias = b->up.bias + panel * 2 * b->kern->vl;
-    a.h = hidden_at(job, t, row, unit);
+    a.h = hidden_at(job, t->mr, row, unit);
     b->kern->hidden(&a);
-    /* an odd d_ff in bf16 pairs with +0; with one lane no vector reaches it */
-    if (x == SWIGLU_X_BF16_IN_F32 && b->kern->vl == 1 && b->d_ff % 2 && unit + b->up.units_per_panel * t->panels >= b->d_ff)
-        for (unsigned r = 0; r < t->mr; r++) memset(hidden_at(job, t, row, b->d_ff) + r * SWIGLU_RECORD_BYTES, 0, 4);
 }
 
 /* row0: of the row block, in x */
@@ -102,12 +97,12 @@ static void stage_tiles(const struct job *job, size_t row0, const struct cut *c,
     const size_t ld_bytes = job->x.ld_elems * swiglu_float_bytes(job->x.dtype), tiles = swiglu_plan_tiles(&c->rows);
     const size_t end = tiles * (ticket + 1) / c->n_tickets[STAGE];
     for (unsigned i = (unsigned)(tiles * ticket / c->n_tickets[STAGE]); i < end; i++) {
-        const struct swiglu_tile *t = swiglu_plan_tile(&c->rows, i);
+        const struct swiglu_shape *t = swiglu_plan_shape(&c->rows, i);
         const unsigned row = swiglu_plan_row(&c->rows, i);
         const struct swiglu_stage_args a = {.src = (const char *)job->x.data + (row0 + row) * ld_bytes,
                                             .dtype = job->x.dtype, .ld_bytes = ld_bytes,
                                             .rows = (unsigned)swiglu_min(t->mr, c->n_rows - row), .mr = t->mr,
-                                            .k = b->d_in, .x = b->up.info->x,
+                                            .k = b->d_in, .x = b->up.path->x,
                                             .dst = job->work + job->at.x + row * job->at.x_row};
         b->kern->stage(&a);
     }

@@ -56,7 +56,7 @@ struct swiglu_pass {
 };
 
 /* Bytes of the buffer of a pass over raw weights. */
-size_t swiglu_pass_buffer(const struct swiglu_kern *kern, size_t slice_bytes);
+size_t swiglu_pass_buffer(const struct swiglu_product *product, unsigned vl, size_t slice_bytes);
 
 void swiglu_pass_run(const struct swiglu_pass *pass);
 

@@ -23,7 +23,7 @@ struct swiglu_view swiglu_view_turn(struct swiglu_view v) {
 static void pack_gathered(const struct swiglu_kern *kern, struct swiglu_view v, struct swiglu_pack_args a) {
     enum { DEPTHS = 16, LANES = 32 };
     float local[DEPTHS][LANES];
-    const size_t bytes = swiglu_float_bytes(v.dtype), n_k = a.n_k, k_step = a.wt == SWIGLU_WT_BF16_DOT ? 2 : 1;
+    const size_t bytes = swiglu_float_bytes(v.dtype), n_k = a.n_k, k_block = swiglu_forms[a.form].k_block;
     const struct swiglu_dtype_row *type = swiglu_dtype_find(v.dtype);
     char *const dst = a.dst;
     a.src = local;
@@ -34,16 +34,16 @@ static void pack_gathered(const struct swiglu_kern *kern, struct swiglu_view v, 
         for (size_t i = 0; i < a.n_k; i++)
             for (size_t l = 0; l < a.n_lanes; l++)
                 type->decode(v.data + (l * v.row + (k + i) * v.col) * bytes, 1, &local[i][l]);
-        a.dst = dst + k / k_step * 2 * kern->vl * 4;
+        a.dst = dst + k / k_block * 2 * kern->vl * 4;
         kern->pack_rows(&a);
     }
 }
 
 void swiglu_view_pack(const struct swiglu_kern *kern, struct swiglu_view v, size_t lane, size_t n_lanes, size_t k, size_t n_k,
-                      int wt, char *dst) {
+                      int form, char *dst) {
     const size_t bytes = swiglu_float_bytes(v.dtype);
     v.data = swiglu_offset(v.data, (lane * v.row + k * v.col) * bytes);
-    struct swiglu_pack_args a = {.src = v.data, .dtype = v.dtype, .n_k = n_k, .n_lanes = n_lanes, .wt = wt, .dst = dst};
+    struct swiglu_pack_args a = {.src = v.data, .dtype = v.dtype, .n_k = n_k, .n_lanes = n_lanes, .form = form, .dst = dst};
     if (v.row == 1) { /* the lanes of one depth lie side by side */
         a.ld_bytes = v.col * bytes;
         kern->pack_rows(&a);
@@ -55,42 +55,45 @@ void swiglu_view_pack(const struct swiglu_kern *kern, struct swiglu_view v, size
     }
 }
 
-size_t swiglu_raw_turn(const struct swiglu_raw *raw, int wt, size_t col, int half) {
-    const size_t n = swiglu_min(raw->run, raw->n_cols - col), pair = wt == SWIGLU_WT_BF16_DOT;
+size_t swiglu_raw_turn(const struct swiglu_raw *raw, int form, size_t col, int half) {
+    const size_t n = swiglu_min(raw->run, raw->n_cols - col), pair = swiglu_forms[form].k_block - 1;
     return col * raw->n_views + (half ? n + (pair & n) : 0);
 }
 
 void swiglu_raw_pack(const struct swiglu_raw *raw, const struct swiglu_kern *kern, const struct swiglu_product *product,
-                     size_t panel, size_t n_panels, size_t step, size_t n_steps, char *dst) {
-    const size_t k_step = product->info->k_step, k = step * k_step, vector = (size_t)kern->vl * 4;
-    for (size_t i = 0; i < n_panels; i++, dst += n_steps * 2 * vector) {
+                     size_t panel, size_t n_panels, size_t k, size_t n_k, char *dst) {
+    const int form = product->path->form;
+    const size_t vector = (size_t)kern->vl * 4, bytes = swiglu_form_bytes(form, 2 * (size_t)kern->vl, n_k);
+    for (size_t i = 0; i < n_panels; i++, dst += bytes) {
         const size_t lane = swiglu_min((panel + i) * product->units_per_panel, product->n_units);
         const size_t n_lanes = swiglu_min(product->units_per_panel, product->n_units - lane);
-        if (n_lanes < product->units_per_panel) memset(dst, 0, n_steps * 2 * vector); /* lanes that are none */
+        if (n_lanes < product->units_per_panel) memset(dst, 0, bytes); /* lanes that are none */
         if (n_lanes == 0) continue;
         if (raw->run) {
             for (size_t col = 0; col < raw->n_cols; col += raw->run)
                 for (unsigned v = 0; v < raw->n_views; v++)
                     swiglu_view_pack(kern, raw->view[v], raw->row + lane, n_lanes, raw->col + col,
-                                     swiglu_min(raw->run, raw->n_cols - col), (int)product->wt,
-                                     dst + swiglu_raw_turn(raw, (int)product->wt, col, (int)v) / k_step * 2 * vector);
+                                     swiglu_min(raw->run, raw->n_cols - col), form,
+                                     dst + swiglu_form_bytes(form, 2 * (size_t)kern->vl,
+                                                             swiglu_raw_turn(raw, form, col, (int)v)));
             continue;
         }
         for (unsigned v = 0; v < raw->n_views; v++)
-            swiglu_view_pack(kern, raw->view[v], raw->row + lane, n_lanes, raw->col + k,
-                             swiglu_min(n_steps * k_step, product->k - k), (int)product->wt, dst + v * vector);
+            swiglu_view_pack(kern, raw->view[v], raw->row + lane, n_lanes, raw->col + k, n_k, form,
+                             dst + v * vector);
     }
 }
 
 /* Tiles prefetch lines at a fixed stride, half as many as they have steps. Where depths are contiguous, a tile takes one
  * lane; where lanes are, a tile takes one line of each of its depths. */
 void swiglu_raw_aim(const struct swiglu_raw *raw, const struct swiglu_product *product, size_t panel, size_t n_panels,
-                    size_t step, size_t n_steps, size_t i, size_t n, struct swiglu_tile_args *args) {
+                    size_t k, size_t n_k, size_t i, size_t n, struct swiglu_tile_args *args) {
     const size_t lane = panel * product->units_per_panel, n_lanes = swiglu_min(n_panels * product->units_per_panel,
                                                                                product->n_units - lane);
-    const size_t n_k = raw->run ? raw->n_cols : n_steps * product->info->k_step;
-    const size_t k = raw->col + (raw->run ? 0 : step * product->info->k_step), reach = swiglu_max(args->n_steps / 2, 1);
+    const size_t reach = swiglu_max(args->n_k / product->path->fetch_k, 1);
     const struct swiglu_view *v = &raw->view[0];
+    if (raw->run) n_k = raw->n_cols;
+    k = raw->col + (raw->run ? 0 : k);
     const size_t bytes = swiglu_float_bytes(v->dtype);
     const size_t parts = v->row == 1 ? swiglu_ceil_div(n_k, reach) * swiglu_ceil_div(n_lanes * bytes, 64) : n_lanes;
     const size_t needed = parts * raw->n_views, from = needed < n ? n - needed : 0;

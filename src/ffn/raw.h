@@ -17,9 +17,9 @@ struct swiglu_view {
 struct swiglu_view swiglu_view_half(const struct swiglu_half *half);
 struct swiglu_view swiglu_view_turn(struct swiglu_view v); /* rows and columns exchanged */
 
-/* Lanes [lane, lane + n_lanes) = rows, k = columns [k, k + n_k), to dst: a panel of form wt at that first k and lane. */
+/* Lanes [lane, lane + n_lanes) = rows, k = columns [k, k + n_k), to dst: a panel of that form at that first k and lane. */
 void swiglu_view_pack(const struct swiglu_kern *kern, struct swiglu_view v, size_t lane, size_t n_lanes, size_t k, size_t n_k,
-                      int wt, char *dst);
+                      int form, char *dst);
 
 /* The weights of a product. */
 struct swiglu_raw {
@@ -32,15 +32,15 @@ struct swiglu_raw {
 };
 
 /* Depth at which view `half` begins its turn that starts at column `col`: pairs do not straddle two views. */
-size_t swiglu_raw_turn(const struct swiglu_raw *raw, int wt, size_t col, int half);
+size_t swiglu_raw_turn(const struct swiglu_raw *raw, int form, size_t col, int half);
 
-/* Packs steps [step, step + n_steps) of n_panels panels from `panel` on, one panel after the other. With runs the slice is
+/* Packs depths [k, k + n_k) of n_panels panels from `panel` on, one panel after the other. With runs the slice is
  * the whole depth. */
 void swiglu_raw_pack(const struct swiglu_raw *raw, const struct swiglu_kern *kern, const struct swiglu_product *product,
-                     size_t panel, size_t n_panels, size_t step, size_t n_steps, char *dst);
+                     size_t panel, size_t n_panels, size_t k, size_t n_k, char *dst);
 
 /* Aims the prefetch of tile i of n at a part of that slice's raw bytes, so that together they cover it. */
 void swiglu_raw_aim(const struct swiglu_raw *raw, const struct swiglu_product *product, size_t panel, size_t n_panels,
-                    size_t step, size_t n_steps, size_t i, size_t n, struct swiglu_tile_args *args);
+                    size_t k, size_t n_k, size_t i, size_t n, struct swiglu_tile_args *args);
 
 #endif

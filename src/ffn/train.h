@@ -32,9 +32,10 @@ void swiglu_train_backward_run(const struct swiglu_step *s, struct swiglu_crows 
 bool swiglu_train_forward_size(const struct swiglu_step *s, unsigned n_threads, size_t *work);
 bool swiglu_train_backward_size(const struct swiglu_step *s, unsigned n_threads, size_t *work);
 
-/* Weight form of a product in a training step: raw values are widened while they are packed. */
-static inline enum swiglu_wt swiglu_train_wt(int compute) {
-    return compute == SWIGLU_COMPUTE_BF16 ? SWIGLU_WT_BF16_DOT : SWIGLU_WT_F32;
+/* Path of a product in a training step: raw values are widened while they are packed. */
+static inline const struct swiglu_path *swiglu_train_path(const struct swiglu_kern *kern, int compute) {
+    const struct swiglu_need need = swiglu_kern_need(compute, SWIGLU_F32, SWIGLU_F32);
+    return kern->path[need.form][need.arith];
 }
 static inline size_t swiglu_step_halves(const struct swiglu_step *s) { return s->desc->layout == SWIGLU_UNGATED ? 1 : 2; }
 

@@ -58,13 +58,13 @@ static size_t spread(const struct back *job) { return job->n_threads > 1 ? 8 * (
 /* ---- preparing a chunk of tokens ---- */
 
 static void stage_tile(const struct spot *s, unsigned tile, const struct swiglu_crows *from, size_t k, size_t row_bytes,
-                       const struct swiglu_wt_info *info, char *to) {
-    const struct swiglu_tile *t = swiglu_plan_tile(&s->p.tokens, tile);
+                       int x, char *to) {
+    const struct swiglu_shape *t = swiglu_plan_shape(&s->p.tokens, tile);
     const unsigned row = swiglu_plan_row(&s->p.tokens, tile);
     const size_t ld_bytes = from->ld_elems * swiglu_float_bytes(from->dtype);
     const struct swiglu_stage_args a = {.src = (const char *)from->data + (s->token + row) * ld_bytes, .dtype = from->dtype,
                                         .ld_bytes = ld_bytes, .rows = (unsigned)swiglu_min(t->mr, s->p.n_tokens - row),
-                                        .mr = t->mr, .k = k, .x = info->x, .dst = to + row * row_bytes};
+                                        .mr = t->mr, .k = k, .x = x, .dst = to + row * row_bytes};
     s->job->step->kern->stage(&a);
 }
 
@@ -74,7 +74,7 @@ static void pack_tokens(const struct spot *s, const struct swiglu_product *p, si
     const struct swiglu_view v = {from->data, from->dtype, 1, from->ld_elems};
     const size_t lane = panel * p->units_per_panel;
     swiglu_view_pack(s->job->step->kern, v, lane, swiglu_min(p->units_per_panel, p->n_units - lane), s->token, s->p.n_tokens,
-                     (int)p->wt, to);
+                     p->path->form, to);
 }
 
 /* Rows [lane, lane + 2 vl) of a matrix of n rows, from a panel over tokens. */
@@ -82,7 +82,8 @@ static void turn_panel(const struct spot *s, const struct swiglu_product *p, con
                        char *rows) {
     const struct swiglu_kern *kern = s->job->step->kern;
     for (size_t j = 0; j < 2 && lane + j * kern->vl < n; j++) {
-        struct swiglu_turn_args a = {.src = panel + j * kern->vl * 4, .n_steps = p->n_steps, .x = p->info->x};
+        struct swiglu_turn_args a = {.src = panel + j * kern->vl * 4, .x = p->path->x};
+        a.n_blocks = swiglu_ceil_div(p->k, swiglu_forms[p->path->form].k_block);
         a.n_lanes = swiglu_min(kern->vl, n - lane - j * kern->vl);
         for (size_t l = 0; l < a.n_lanes; l++) a.rows[l] = rows + (lane + j * kern->vl + l) * SWIGLU_RECORD_BYTES;
         kern->turn(&a);
@@ -91,10 +92,10 @@ static void turn_panel(const struct spot *s, const struct swiglu_product *p, con
 
 static void fill_ones(const struct swiglu_product *p, unsigned vl, size_t n_tokens, char *data) {
     memset(data, 0, p->data_bytes);
-    for (size_t step = 0; step < p->n_steps; step++) {
+    for (size_t k = 0; k < n_tokens; k += swiglu_forms[p->path->form].k_block) {
         uint32_t one = 0x3F800000;
-        if (p->wt == SWIGLU_WT_BF16_DOT) one = 2 * step + 1 < n_tokens ? 0x3F803F80 : 0x3F80;
-        memcpy(data + step * 2 * vl * 4, &one, sizeof one);
+        if (p->path->form == SWIGLU_FORM_BF16_PAIR) one = k + 1 < n_tokens ? 0x3F803F80 : 0x3F80;
+        memcpy(data + swiglu_form_bytes(p->path->form, 2 * (size_t)vl, k), &one, sizeof one);
     }
 }
 
@@ -109,8 +110,8 @@ static void prepare_chunk(const struct spot *s, size_t ticket) {
     dy.n_units = d->d_out;
     for (size_t i = share(n, ticket, n_tickets); i < share(n, ticket + 1, n_tickets); i++) {
         if (i < tiles) {
-            stage_tile(s, (unsigned)i, &job->x, d->d_in, job->at.x_row, s->p.gate_up.info, job->work + job->at.x_rows);
-            stage_tile(s, (unsigned)i, &job->dy, d->d_out, job->at.dy_row, s->p.dh.info, job->work + job->at.dy_rows);
+            stage_tile(s, (unsigned)i, &job->x, d->d_in, job->at.x_row, s->p.gate_up.path->x, job->work + job->at.x_rows);
+            stage_tile(s, (unsigned)i, &job->dy, d->d_out, job->at.dy_row, s->p.dh.path->x, job->work + job->at.dy_rows);
         } else if (i < tiles + x_panels) {
             pack_tokens(s, &s->p.x, i - tiles, &job->x, job->work + job->at.x_panels + (i - tiles) * s->p.x.panel_bytes);
         } else {
@@ -162,26 +163,24 @@ static void aim_grad(struct hidden *ctx, const struct swiglu_pass *p, unsigned t
     const struct spot *s = ctx->spot;
     const struct back *job = s->job;
     struct swiglu_grad_args *a = &ctx->args;
-    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
+    const struct swiglu_shape *t = swiglu_plan_shape(p->rows, tile);
     const size_t unit = panel * p->product->units_per_panel, row = swiglu_plan_row(p->rows, tile);
-    const unsigned vl = p->kern->vl;
+    const unsigned panels = swiglu_path_panels(p->product->path, t);
     *a = (struct swiglu_grad_args){.act = &job->step->desc->act, .mr = t->mr,
-                                   .rows = (unsigned)swiglu_min(t->mr, s->p.n_tokens - row), .vectors = 2 * t->panels,
-                                   .gated = job->n_halves == 2, .valid = s->p.n_units - unit, .wt_h = (int)s->p.h.wt,
-                                   .wt_d = (int)s->p.d.wt, .panel_h_bytes = s->p.h.panel_bytes,
-                                   .panel_d_bytes = s->p.d.panel_bytes, .x = s->p.dx.info->x};
-    find_gate(s, a, p->kern, t->panels, row, unit);
-    const size_t step_bytes = 2 * (size_t)vl * 4, d_at = panel * s->p.d.panel_bytes + row / s->p.d.info->k_step * step_bytes;
-    a->h = job->work + job->at.h + panel * s->p.h.panel_bytes + row / s->p.h.info->k_step * step_bytes;
+                                   .rows = (unsigned)swiglu_min(t->mr, s->p.n_tokens - row), .vectors = 2 * panels,
+                                   .gated = job->n_halves == 2, .valid = s->p.n_units - unit, .form_h = s->p.h.path->form,
+                                   .form_d = s->p.d.path->form, .panel_h_bytes = s->p.h.panel_bytes,
+                                   .panel_d_bytes = s->p.d.panel_bytes, .x = s->p.dx.path->x};
+    find_gate(s, a, p->kern, panels, row, unit);
+    const size_t lanes = 2 * (size_t)p->kern->vl, d_at = panel * s->p.d.panel_bytes + swiglu_form_bytes(a->form_d, lanes, row);
+    a->h = job->work + job->at.h + panel * s->p.h.panel_bytes + swiglu_form_bytes(a->form_h, lanes, row);
     a->dg = job->work + job->at.dg + d_at;
     a->du = job->work + job->at.du + d_at;
     const size_t run = unit / SWIGLU_RUN * SWIGLU_RUN, in_run = unit % SWIGLU_RUN;
     char *rows[2];
     for (int half = 0; half < 2; half++) {
-        const size_t k = swiglu_raw_turn(&ctx->dx, (int)s->p.dx.wt, run, half) + in_run;
-        const size_t elem = a->x == SWIGLU_X_BF16_PAIR ? k / 2 : k;
-        rows[half] = job->work + job->at.d_rows + row * job->at.d_row +
-                     elem / SWIGLU_RECORD * t->mr * SWIGLU_RECORD_BYTES + elem % SWIGLU_RECORD * 4;
+        const size_t k = swiglu_raw_turn(&ctx->dx, s->p.dx.path->form, run, half) + in_run;
+        rows[half] = job->work + job->at.d_rows + row * job->at.d_row + swiglu_staged_at(a->x, t->mr, k);
     }
     a->row_dg = rows[0];
     a->row_du = rows[1];
@@ -191,15 +190,16 @@ static void aim_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, si
     struct hidden *const hidden = ctx;
     const struct swiglu_grad_args *const a = &hidden->args;
     const struct swiglu_back_products *products = &hidden->spot->p;
-    const size_t vector = p->kern->vl * sizeof(float), panels = swiglu_plan_tile(p->rows, tile)->panels;
+    const size_t vl = p->kern->vl, panels = swiglu_path_panels(p->product->path, swiglu_plan_shape(p->rows, tile));
     aim_grad(hidden, p, tile, panel);
-    const size_t h = swiglu_ceil_div(a->mr, products->h.info->k_step), d = swiglu_ceil_div(a->mr, products->d.info->k_step);
-    const size_t row = a->vectors * (a->x == SWIGLU_X_BF16_PAIR ? vector / 2 : vector);
+    const size_t h = swiglu_form_bytes(products->h.path->form, 2 * vl, a->mr);
+    const size_t d = swiglu_form_bytes(products->d.path->form, 2 * vl, a->mr);
+    const size_t row = a->vectors * vl * swiglu_staged_k_bytes(a->x);
     swiglu_runs_add(runs, a->gate, swiglu_ceil_div(a->vectors, a->per_group), a->group_elems * sizeof(float),
                     a->mr * a->row_elems * sizeof(float));
-    swiglu_runs_add(runs, a->h, panels, a->panel_h_bytes, h * 2 * vector);
+    swiglu_runs_add(runs, a->h, panels, a->panel_h_bytes, h);
     for (unsigned half = 0; half < hidden->spot->job->n_halves; half++) {
-        swiglu_runs_add(runs, half ? a->du : a->dg, panels, a->panel_d_bytes, d * 2 * vector);
+        swiglu_runs_add(runs, half ? a->du : a->dg, panels, a->panel_d_bytes, d);
         swiglu_runs_add(runs, half ? a->row_du : a->row_dg, a->mr, SWIGLU_RECORD_BYTES, row);
     }
 }
@@ -250,9 +250,9 @@ static char *grid_at(const struct grid *g, size_t row, size_t col) {
 /* [in, out] weights: the other side is contiguous. */
 static void finish_scattered(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
     const struct target *g = ctx;
-    const struct swiglu_tile *t = swiglu_plan_tile(p->rows, tile);
+    const struct swiglu_shape *t = swiglu_plan_shape(p->rows, tile);
     const size_t column = panel * p->product->units_per_panel, row = swiglu_plan_row(p->rows, tile);
-    const size_t lanes = 2 * (size_t)t->panels * p->kern->vl, valid = swiglu_min(p->product->n_units - column, lanes);
+    const size_t lanes = 2 * (size_t)swiglu_path_panels(p->product->path, t) * p->kern->vl, valid = swiglu_min(p->product->n_units - column, lanes);
     const size_t rows = swiglu_min(t->mr, g->n_rows - row);
     for (size_t r = 0; r < rows; r++)
         for (size_t j = 0; j < valid; j++) {

@@ -26,8 +26,8 @@ static bool lay_out(const struct swiglu_step *s, unsigned n_threads, struct forw
     memset(l, 0, sizeof *l);
     *b = (struct swiglu_block){.kern = s->kern, .d_in = d->d_in, .d_ff = d->d_ff, .d_out = d->d_out,
                                .gated = swiglu_step_halves(s) == 2, .act = d->act};
-    b->up = (struct swiglu_product){.wt = swiglu_train_wt(s->compute_up), .k = d->d_in, .n_units = d->d_ff};
-    b->down = (struct swiglu_product){.wt = swiglu_train_wt(s->compute_down), .k = d->d_ff, .n_units = d->d_out};
+    b->up = (struct swiglu_product){.path = swiglu_train_path(s->kern, s->compute_up), .k = d->d_in, .n_units = d->d_ff};
+    b->down = (struct swiglu_product){.path = swiglu_train_path(s->kern, s->compute_down), .k = d->d_ff, .n_units = d->d_out};
     l->train.up = swiglu_step_raw(s);
     l->train.down = (struct swiglu_raw){.view = {swiglu_view_half(&down)}, .n_views = 1};
     return swiglu_product_shape(&b->up, s->kern, b->gated) || swiglu_product_shape(&b->down, s->kern, 0) ||
@@ -59,7 +59,7 @@ static void clear_padding(const struct swiglu_step *s, const struct swiglu_produ
         const unsigned n = (unsigned)swiglu_min(s->m - row, SWIGLU_ROW_BLOCK);
         const struct swiglu_row_plan rows = swiglu_plan_rows(s->kern, n);
         const size_t written = swiglu_plan_row(&rows, swiglu_plan_tiles(&rows)), kept = swiglu_kept_rows(n);
-        const size_t panels = rows.a->panels, lanes = panels * 2 * s->kern->vl, groups = swiglu_ceil_div(up->n_panels, panels);
+        const size_t panels = swiglu_path_panels(up->path, &rows.a), lanes = panels * 2 * s->kern->vl, groups = swiglu_ceil_div(up->n_panels, panels);
         float *const at = saved + row * per_row;
         for (size_t g = 0; g < groups && written < kept; g++)
             memset(at + (g * kept + written) * lanes, 0, (kept - written) * lanes * sizeof(float));

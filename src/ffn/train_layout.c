@@ -18,7 +18,7 @@ size_t swiglu_back_depth(const struct swiglu_step *s, size_t n_units) {
 }
 
 static bool shape(struct swiglu_product *p, const struct swiglu_kern *kern, int compute, size_t k, size_t n_units, int two) {
-    *p = (struct swiglu_product){.wt = swiglu_train_wt(compute), .k = k, .n_units = n_units};
+    *p = (struct swiglu_product){.path = swiglu_train_path(kern, compute), .k = k, .n_units = n_units};
     return swiglu_product_shape(p, kern, two);
 }
 
@@ -26,7 +26,6 @@ static bool shape(struct swiglu_product *p, const struct swiglu_kern *kern, int 
 static bool shape_tokens(struct swiglu_product *p, const struct swiglu_kern *kern, int compute, size_t n_tokens, size_t n_units) {
     if (shape(p, kern, compute, n_tokens + SWIGLU_ROW_PADDING, n_units, 0)) return true;
     p->k = n_tokens;
-    p->n_steps = swiglu_kern_steps(p->info, n_tokens);
     return false;
 }
 
@@ -61,8 +60,8 @@ static bool reserve_sums(const struct swiglu_step *s, size_t *total, size_t *sum
 
 bool swiglu_back_layout(const struct swiglu_step *s, unsigned n_threads, struct swiglu_back_layout *l) {
     const struct swiglu_desc *d = s->desc;
-    const unsigned vl = s->kern->vl, panels = s->kern->prefill[0].panels;
-    const size_t n_tokens = swiglu_min(s->m, SWIGLU_TOKEN_CHUNK), lanes = 2 * (size_t)vl * panels;
+    const unsigned vl = s->kern->vl;
+    const size_t n_tokens = swiglu_min(s->m, SWIGLU_TOKEN_CHUNK);
     struct swiglu_back_products p;
     memset(l, 0, sizeof *l);
     l->block_units = SWIGLU_CHUNK / swiglu_step_halves(s); /* the depth of dx that a block adds is exactly one chunk */
@@ -72,9 +71,9 @@ bool swiglu_back_layout(const struct swiglu_step *s, unsigned n_threads, struct 
     if (swiglu_back_products(s, n_tokens, n_units, &p)) return true;
     l->rows = rows;
     l->block_bias = swiglu_product_lanes(&p.gate_up, vl);
-    l->x_row = swiglu_kern_row_bytes(p.gate_up.info, d->d_in);
-    l->dy_row = swiglu_kern_row_bytes(p.dh.info, d->d_out);
-    l->d_row = swiglu_kern_row_bytes(p.dx.info, swiglu_back_depth(s, l->block_units));
+    l->x_row = swiglu_staged_bytes(p.gate_up.path->x, d->d_in);
+    l->dy_row = swiglu_staged_bytes(p.dh.path->x, d->d_out);
+    l->d_row = swiglu_staged_bytes(p.dx.path->x, swiglu_back_depth(s, l->block_units));
     l->panel_bytes = swiglu_max(p.h.panel_bytes, p.d.panel_bytes);
     const size_t turned = n_units + SWIGLU_ROW_PADDING;
     size_t *const t = &l->total;
@@ -90,8 +89,12 @@ bool swiglu_back_layout(const struct swiglu_step *s, unsigned n_threads, struct 
                swiglu_reserve(t, turned, SWIGLU_RECORD_BYTES, &l->dg_turned) ||
                swiglu_reserve(t, turned, SWIGLU_RECORD_BYTES, &l->du_turned) ||
                swiglu_reserve(t, swiglu_product_lanes(&p.dx, vl), rows * sizeof(float), &l->dx_totals);
-    l->totals_bytes = rows * lanes * sizeof(float);
-    l->buffer_bytes = swiglu_max(swiglu_pass_buffer(s->kern, SWIGLU_BACK_SLICE), l->panel_bytes); /* or one panel of dy */
+    const struct swiglu_product *const raw[3] = {&p.gate_up, &p.dh, &p.dx};
+    l->buffer_bytes = l->panel_bytes; /* of one panel of dy, or a slice of weights */
+    for (int i = 0; i < 3; i++) {
+        l->buffer_bytes = swiglu_max(l->buffer_bytes, swiglu_pass_buffer(raw[i], vl, SWIGLU_BACK_SLICE));
+        l->totals_bytes = swiglu_max(l->totals_bytes, rows * 2 * vl * raw[i]->path->panels * sizeof(float));
+    }
     return bad || reserve_sums(s, t, l->sums) || swiglu_align_up(l->totals_bytes + l->buffer_bytes, 64, &l->scratch_bytes) ||
            swiglu_reserve(t, n_threads ? n_threads : 1, l->scratch_bytes, &l->scratch);
 }

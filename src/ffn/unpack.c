@@ -8,15 +8,16 @@
 
 /* One element where swiglu_product_pack put it: exact as f32, and NaN keep their bits. */
 static uint32_t element_bits(const struct swiglu_product *p, const char *panel, size_t lanes, size_t slot, size_t k) {
-    const char *const at = panel + (k / p->info->k_step * lanes + slot) * p->info->lane_bytes;
+    const struct swiglu_form_info *form = &swiglu_forms[p->path->form];
+    const char *const at = panel + (k / form->k_block * lanes + slot) * form->lane_bytes;
     uint32_t f;
     uint16_t h;
-    if (p->wt == SWIGLU_WT_F32) {
+    if (p->path->form == SWIGLU_FORM_F32) {
         memcpy(&f, at, sizeof f);
         return f;
     }
-    memcpy(&h, at + k % p->info->k_step * sizeof h, sizeof h);
-    return p->wt == SWIGLU_WT_F16 ? swiglu_f32_bits(swiglu_f16_widen(h)) : (uint32_t)h << 16;
+    memcpy(&h, at + k % form->k_block * sizeof h, sizeof h);
+    return p->path->form == SWIGLU_FORM_F16 ? swiglu_f32_bits(swiglu_f16_widen(h)) : (uint32_t)h << 16;
 }
 
 static void store_bits(char *dst, int dtype, uint32_t bits) {

@@ -11,24 +11,23 @@
 /* n lanes of one step, from `slot` on: v[0], v[stride], ... at depth k of panel. */
 static void put_lanes(const struct swiglu_product *p, unsigned vl, char *panel, size_t k, size_t slot, const float *v,
                       size_t stride, size_t n) {
-    const size_t lanes = 2 * (size_t)vl, step = k / p->info->k_step;
-    char *const at = panel + (step * lanes + slot) * p->info->lane_bytes;
+    const struct swiglu_form_info *form = &swiglu_forms[p->path->form];
+    char *const at = panel + (k / form->k_block * 2 * vl + slot) * form->lane_bytes;
     float *const f = (void *)at;
     uint16_t *const h = (void *)at;
-    switch (p->wt) {
-    case SWIGLU_WT_F32:
+    switch (p->path->form) {
+    case SWIGLU_FORM_F32:
         for (size_t i = 0; i < n; i++) f[i] = v[i * stride];
         break;
-    case SWIGLU_WT_F16: /* exact: the weights were f16 */
+    case SWIGLU_FORM_F16: /* exact: the weights were f16 */
         for (size_t i = 0; i < n; i++) h[i] = swiglu_f16_store(v[i * stride]);
         break;
-    case SWIGLU_WT_BF16: /* exact: the weights were bf16 */
+    case SWIGLU_FORM_BF16: /* exact: the weights were bf16 */
         for (size_t i = 0; i < n; i++) h[i] = (uint16_t)(swiglu_f32_bits(v[i * stride]) >> 16);
         break;
-    case SWIGLU_WT_BF16_DOT:
+    case SWIGLU_FORM_BF16_PAIR:
         for (size_t i = 0; i < n; i++) h[2 * i + k % 2] = swiglu_bf16_staging(v[i * stride]);
         break;
-    case SWIGLU_N_WT: break;
     }
 }
 
@@ -118,23 +117,22 @@ bool swiglu_product_bias(const struct swiglu_product *p, unsigned vl, const stru
 }
 
 bool swiglu_product_shape(struct swiglu_product *p, const struct swiglu_kern *kern, int two) {
-    const size_t pad = kern->prefill[0].panels;
+    const struct swiglu_form_info *form = &swiglu_forms[p->path->form];
+    const size_t blocks = swiglu_ceil_div(p->k, form->k_block);
     size_t panels;
-    p->info = &kern->wt[p->wt];
-    p->n_steps = swiglu_kern_steps(p->info, p->k);
     p->units_per_panel = two ? kern->vl : 2 * (size_t)kern->vl;
     p->n_panels = swiglu_ceil_div(p->n_units, p->units_per_panel);
     /* with k = 0 every sum is empty, but a panel keeps its place */
-    return SW_MUL(swiglu_max(p->n_steps, 1), 2 * (size_t)kern->vl * p->info->lane_bytes, &p->panel_bytes) ||
-           swiglu_align_up(p->n_panels, pad, &panels) || SW_MUL(panels, p->panel_bytes, &p->data_bytes);
+    return SW_MUL(swiglu_max(blocks, 1), 2 * (size_t)kern->vl * form->lane_bytes, &p->panel_bytes) ||
+           swiglu_align_up(p->n_panels, p->path->panels, &panels) || SW_MUL(panels, p->panel_bytes, &p->data_bytes);
 }
 
 enum swiglu_status swiglu_product_pack(struct swiglu_product *p, const struct swiglu_kern *kern,
                                        const struct swiglu_half *halves, int n_halves, const char *name,
                                        struct swiglu_progress *progress, struct swiglu_error *error) {
     const size_t n_slots = 2 * (size_t)kern->vl / (size_t)n_halves;
-    REQUIRE(!swiglu_product_shape(p, kern, n_halves == 2), SWIGLU_E_SHAPE, "packing %s: %zu panels of %zu steps overflow",
-            name, p->n_panels, p->n_steps);
+    REQUIRE(!swiglu_product_shape(p, kern, n_halves == 2), SWIGLU_E_SHAPE, "packing %s: %zu panels of depth %zu overflow",
+            name, p->n_panels, p->k);
     if (p->n_units == 0) return SWIGLU_OK;
     p->data = swiglu_alloc_big(p->data_bytes);
     float *bias = swiglu_alloc_array(swiglu_product_lanes(p, kern->vl), sizeof *bias);

@@ -59,7 +59,8 @@ SW_ALWAYS_INLINE V epi_hidden(const float *c, const float *bias, const struct sw
     return v_mul(a, u);
 }
 
-/* One loop for every activation: f, kind and bounded are literals at each call. Stores may alias anything, so what
+/* With one lane no vector reaches the +0 that pads an odd depth: the one after the last unit is written always.
+ * One loop for every activation: f, kind and bounded are literals at each call. Stores may alias anything, so what
  * the loop needs is copied out of t first. */
 SW_ALWAYS_INLINE void epi_hidden_loop(const struct swiglu_hidden_args *t, V (*f)(V, const struct swiglu_act *), int kind,
                                       int gated, int bounded) {
@@ -77,6 +78,7 @@ SW_ALWAYS_INLINE void epi_hidden_loop(const struct swiglu_hidden_args *t, V (*f)
             if (first + VL > valid) a = v_keep_first(a, valid > first ? valid - first : 0);
             epi_put_hidden(h, x, a);
         }
+        if (VL == 1 && x == SWIGLU_X_BF16_IN_F32 && first >= valid) memset(rows + valid * 4, 0, 4);
     }
 }
 

@@ -38,9 +38,9 @@ SW_ALWAYS_INLINE grad_three grad_unit(V dh, V g, V u, const struct swiglu_act *a
 }
 
 /* Rows r and r + 1 of a panel over tokens; r is even. */
-SW_ALWAYS_INLINE void grad_put_panel(char *panel, int wt, unsigned r, V a, V b) {
-    char *const at = panel + (size_t)(wt == SWIGLU_WT_F32 ? r : r / 2) * 2 * VL * 4;
-    if (wt == SWIGLU_WT_F32) {
+SW_ALWAYS_INLINE void grad_put_panel(char *panel, int form, unsigned r, V a, V b) {
+    char *const at = panel + (size_t)(form == SWIGLU_FORM_F32 ? r : r / 2) * 2 * VL * 4;
+    if (form == SWIGLU_FORM_F32) {
         v_store(at, a);
         v_store(at + 2 * VL * 4, b);
     } else {
@@ -84,7 +84,7 @@ typedef struct {
     V (*f)(V, const struct swiglu_act *), (*df)(V, const struct swiglu_act *);
     int kind, gated, bounded;
     int whole;           /* every row has data, every lane is a unit, rows are even */
-    int wt_h, wt_d, x;   /* forms, as in the arguments */
+    int form_h, form_d, x;   /* forms, as in the arguments */
 } grad_kind;
 
 /* Three values of row r, +0 where there is no row or no unit. */
@@ -119,11 +119,11 @@ SW_ALWAYS_INLINE void grad_loop(const struct swiglu_grad_args *args, grad_kind i
         const size_t staged = even - (size_t)j * VL;
         for (unsigned r = 0; r < t.mr; r += 2) {
             const grad_three a = grad_at(&t, &k, &act, r, is), b = grad_at(&t, &k, &act, r + 1, is);
-            grad_put_panel(k.h, is.wt_h, r, a.h, b.h);
-            grad_put_panel(k.dg, is.wt_d, r, a.dg, b.dg);
+            grad_put_panel(k.h, is.form_h, r, a.h, b.h);
+            grad_put_panel(k.dg, is.form_d, r, a.dg, b.dg);
             grad_put_rows(&t, k.row_dg, r, a.dg, b.dg, staged, is);
             if (!is.gated) continue;
-            grad_put_panel(k.du, is.wt_d, r, a.du, b.du);
+            grad_put_panel(k.du, is.form_d, r, a.du, b.du);
             grad_put_rows(&t, k.row_du, r, a.du, b.du, staged, is);
         }
     }
@@ -137,19 +137,19 @@ SW_ALWAYS_INLINE void grad_loop(const struct swiglu_grad_args *args, grad_kind i
 /* The rule gets loops of its own; everything else shares one. */
 SW_ALWAYS_INLINE void grad_any(const struct swiglu_grad_args *t, V (*f)(V, const struct swiglu_act *),
                                V (*df)(V, const struct swiglu_act *), int kind) {
-    grad_kind is = {f, df, kind, t->gated, 1, 0, t->wt_h, t->wt_d, t->x};
-    const int whole = t->rows == t->mr && t->mr % 2 == 0 && t->valid >= (size_t)t->vectors * VL && t->wt_h == t->wt_d;
+    grad_kind is = {f, df, kind, t->gated, 1, 0, t->form_h, t->form_d, t->x};
+    const int whole = t->rows == t->mr && t->mr % 2 == 0 && t->valid >= (size_t)t->vectors * VL && t->form_h == t->form_d;
     if (!whole || !epi_is_common(kind, t->gated, t->act)) {
         grad_loop(t, is);
         return;
     }
     is = (grad_kind){kind == SWIGLU_ACT_SILU ? act_silu_one : f, kind == SWIGLU_ACT_SILU ? act_grad_silu_one : df, kind, 1, 0, 1,
-                     SWIGLU_WT_F32, SWIGLU_WT_F32, SWIGLU_X_F32};
-    if (t->wt_h == SWIGLU_WT_F32) {
+                     SWIGLU_FORM_F32, SWIGLU_FORM_F32, SWIGLU_X_F32};
+    if (t->form_h == SWIGLU_FORM_F32) {
         grad_loop(t, is);
         return;
     }
-    is.wt_h = is.wt_d = SWIGLU_WT_BF16_DOT;
+    is.form_h = is.form_d = SWIGLU_FORM_BF16_PAIR;
     is.x = GRAD_PAIRS;
     grad_loop(t, is);
 }

@@ -2,13 +2,14 @@
 /*
  * Everything of one level: included once by each isa_*.c after its vec_*.h, ends in the level's table.
  *
- * Parameters: LEVEL (name in function names), LEVEL_ISA (enum swiglu_isa); PREFILL_A, PREFILL_B rows of the two prefill
- * tiles and PREFILL_PANELS that they span, chosen so that accumulators and operands just fit the registers; DECODE_8 where
- * 8 rows of one panel fit, too.
+ * Parameters: LEVEL (name in function names), LEVEL_ISA (enum swiglu_isa); ROWS_MANY_A, ROWS_MANY_B rows of the two tiles
+ * of many rows and MANY_PANELS that they span, chosen so that accumulators and operands just fit the registers; FEW_8 where 8
+ * rows of one panel fit, too.
  */
 #define KERN_PASTE(a, b, c, d) a##b##_##c##_##d
 #define KERN_EXPAND(a, b, c, d) KERN_PASTE(a, b, c, d)
 #define KERN_TILE(wt, shape) KERN_EXPAND(swiglu_tile_, wt, shape, LEVEL)
+#define KERN_PATH(wt) KERN_EXPAND(swiglu_, path, wt, LEVEL)
 #define KERN_FN(op) KERN_EXPAND(swiglu_, op, kern, LEVEL)
 #define KERN_TEXT_(a) #a
 #define KERN_TEXT(a) KERN_TEXT_(a)
@@ -58,45 +59,51 @@
 #include "kern/read.tmpl.h"
 
 #define WT f32
+#define WT_TEXT "f32"
+#define WT_FORM SWIGLU_FORM_F32
+#define WT_X SWIGLU_X_F32
 #include "kern/wt_f32.h"
 #include "kern/tiles.tmpl.h"
 #define WT f16
+#define WT_TEXT "f16"
+#define WT_FORM SWIGLU_FORM_F16
+#define WT_X SWIGLU_X_F32
 #include "kern/wt_f16.h"
 #include "kern/tiles.tmpl.h"
 #define WT bf16
+#define WT_TEXT "bf16"
+#define WT_FORM SWIGLU_FORM_BF16
+#define WT_X SWIGLU_X_F32
 #include "kern/wt_bf16.h"
 #include "kern/tiles.tmpl.h"
 #define WT bf16_dot
+#define WT_TEXT "bf16dot"
+#define WT_FORM SWIGLU_FORM_BF16_PAIR
+#if defined(V_DOT_PAIR)
+#define WT_X SWIGLU_X_BF16_PAIR
+#else
+#define WT_X SWIGLU_X_BF16_IN_F32
+#endif
 #include "kern/wt_bf16_dot.h"
 #include "kern/tiles.tmpl.h"
-
-#define KERN_RUN(shape) \
-    {KERN_TILE(f32, shape), KERN_TILE(f16, shape), KERN_TILE(bf16, shape), KERN_TILE(bf16_dot, shape)}
 
 const struct swiglu_kern KERN_EXPAND(swiglu_, kern, table, LEVEL) = {
     .name = KERN_TEXT(LEVEL),
     .isa = LEVEL_ISA,
     .vl = VL,
-    .wt = {{"f32_" KERN_TEXT(LEVEL), 1, 4, 1, SWIGLU_X_F32},
-           {"f16_" KERN_TEXT(LEVEL), 1, 2, 1, SWIGLU_X_F32},
-           {"bf16_" KERN_TEXT(LEVEL), 1, 2, 1, SWIGLU_X_F32},
+    .rows_many = {ROWS_MANY_A, ROWS_MANY_B},
+    .rows_few = {1, 2, 4, FEW_8 ? 8 : 0},
+    .path = {[SWIGLU_FORM_F32][SWIGLU_ARITH_F32] = &KERN_PATH(f32),
+             [SWIGLU_FORM_F16][SWIGLU_ARITH_F32] = &KERN_PATH(f16),
+             [SWIGLU_FORM_BF16][SWIGLU_ARITH_F32] = &KERN_PATH(bf16),
+             [SWIGLU_FORM_BF16_PAIR][SWIGLU_ARITH_BF16] = &KERN_PATH(bf16_dot)},
 #if defined(V_DOT_PAIR)
-           {"bf16dot_" KERN_TEXT(LEVEL), 2, 4, 1, SWIGLU_X_BF16_PAIR}},
     .peak_bf16 = KERN_FN(peak_bf16),
     .peak_ops_bf16 = PEAK_ACCS * VL * 4,
 #else
-           {"bf16dot_" KERN_TEXT(LEVEL), 2, 4, 2, SWIGLU_X_BF16_IN_F32}},
     .peak_bf16 = KERN_FN(peak),
     .peak_ops_bf16 = PEAK_ACCS * VL * 2,
 #endif
-    .prefill = {{PREFILL_A, PREFILL_PANELS, KERN_RUN(a)}, {PREFILL_B, PREFILL_PANELS, KERN_RUN(b)}},
-    .decode = {{1, 1, KERN_RUN(1)},
-               {2, 1, KERN_RUN(2)},
-               {4, 1, KERN_RUN(4)},
-#if DECODE_8
-               {8, 1, KERN_RUN(8)}
-#endif
-    },
     .stage = KERN_FN(stage),
     .hidden = KERN_FN(hidden),
     .store = KERN_FN(store),

@@ -9,10 +9,10 @@
 #if SWIGLU_HAVE_X86
 #define LEVEL avx2
 #define LEVEL_ISA SWIGLU_ISA_AVX2
-#define PREFILL_A 6
-#define PREFILL_B 4
-#define PREFILL_PANELS 1
-#define DECODE_8 0
+#define ROWS_MANY_A 6
+#define ROWS_MANY_B 4
+#define MANY_PANELS 1
+#define FEW_8 0
 #define LEVEL_TARGET "avx2,fma,f16c"
 
 #include "kern/vec_avx2.h"

@@ -9,10 +9,10 @@
 #if SWIGLU_HAVE_X86
 #define LEVEL avx512
 #define LEVEL_ISA SWIGLU_ISA_AVX512
-#define PREFILL_A 6
-#define PREFILL_B 4
-#define PREFILL_PANELS 2
-#define DECODE_8 1
+#define ROWS_MANY_A 6
+#define ROWS_MANY_B 4
+#define MANY_PANELS 2
+#define FEW_8 1
 #define LEVEL_TARGET "avx512f,avx512bw,avx512vl,fma,f16c"
 
 #include "kern/vec_avx512.h"

@@ -9,10 +9,10 @@
 #if 1
 #define LEVEL generic
 #define LEVEL_ISA SWIGLU_ISA_GENERIC
-#define PREFILL_A 4
-#define PREFILL_B 2
-#define PREFILL_PANELS 2
-#define DECODE_8 0
+#define ROWS_MANY_A 4
+#define ROWS_MANY_B 2
+#define MANY_PANELS 2
+#define FEW_8 0
 
 #include "kern/vec_generic.h"
 #include "kern/inst.tmpl.h"

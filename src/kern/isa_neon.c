@@ -9,10 +9,10 @@
 #if SWIGLU_HAVE_NEON
 #define LEVEL neon
 #define LEVEL_ISA SWIGLU_ISA_NEON
-#define PREFILL_A 6
-#define PREFILL_B 4
-#define PREFILL_PANELS 2
-#define DECODE_8 1
+#define ROWS_MANY_A 6
+#define ROWS_MANY_B 4
+#define MANY_PANELS 2
+#define FEW_8 1
 
 #include "kern/vec_neon.h"
 #include "kern/inst.tmpl.h"

@@ -2,14 +2,13 @@
 /*
  * The contract between the kernels and everything above them.
  *
- * Packed weights. A panel holds two vectors of outputs (vl lanes each), step by step along k: for a gated first product
- * vector 0 is gate and vector 1 is up of the same vl hidden units, otherwise they are 2 vl consecutive outputs. A step
- * eats k_step values of k; a lane takes lane_bytes a step. Panels are padded with zero lanes, k is not padded (bf16 dot:
- * to even, with +0). One packed form serves every number of rows.
+ * Packed weights. A panel holds two vectors of outputs (vl lanes each) along k: for a gated first product vector 0 is gate
+ * and vector 1 is up of the same vl hidden units, otherwise they are 2 vl consecutive outputs. How a lane holds k is the
+ * panel's form (form.def): block after block of k_block, in each all lanes of vector 0, then of vector 1. Panels are padded
+ * with zero lanes, k is not padded (pairs: to even, with +0). One packed form serves every number of rows.
  *
- * Staged rows. x and h live in workspace of our own as tiles of mr rows: records of [mr][SWIGLU_RECORD_BYTES], each row
- * of a record holding SWIGLU_RECORD elements of 4 bytes and 64 bytes that keep rows off the same cache sets. One pointer
- * and literal displacements then reach every row. Rows without data are zero and cost only their arithmetic.
+ * A form says how weights lie, an arithmetic how they become terms of a sum. A path is a form in an arithmetic: what a table
+ * has kernels for. Staged rows are described in staged.h.
  *
  * Bits. A tile adds, per output, whole chunks of SWIGLU_CHUNK k to a total; nothing is split within a chunk
  * (docs/numerics.md). Callers may cut the k range between chunks, never inside one.
@@ -18,35 +17,34 @@
 #define SWIGLU_KERN_H
 
 #include "base/attr.h"
+#include "kern/staged.h"
 #include "swiglu/swiglu.h"
 
-enum {
-    SWIGLU_CHUNK = 1024,                           /* k values per chain of fused multiply-adds: decides bits */
-    SWIGLU_RECORD = 512,                           /* staged 4-byte elements per row of a record */
-    SWIGLU_RECORD_BYTES = SWIGLU_RECORD * 4 + 64
+enum { SWIGLU_CHUNK = 1024 }; /* k values per chain of fused multiply-adds: decides bits */
+
+enum swiglu_form {
+#define FORM(NAME, text, k_block, lane_bytes) SWIGLU_FORM_##NAME,
+#include "kern/form.def"
+#undef FORM
+    SWIGLU_N_FORMS
 };
 
-/* How packed weights become terms of a chain. */
-enum swiglu_wt {
-    SWIGLU_WT_F32,      /* f32 weights, f32 compute */
-    SWIGLU_WT_F16,      /* f16 weights widened in registers, f32 compute */
-    SWIGLU_WT_BF16,     /* bf16 weights widened in registers, f32 compute */
-    SWIGLU_WT_BF16_DOT, /* bf16 compute: pairs, odd k first, results below 2^-126 flushed */
-    SWIGLU_N_WT
+struct swiglu_form_info {
+    const char *name;
+    unsigned k_block, lane_bytes; /* a lane holds k_block consecutive k in lane_bytes */
 };
+extern const struct swiglu_form_info swiglu_forms[SWIGLU_N_FORMS];
 
-/* What a staged element holds. */
-enum swiglu_x {
-    SWIGLU_X_F32,          /* the value */
-    SWIGLU_X_BF16_PAIR,    /* two bf16, the even k in the low half */
-    SWIGLU_X_BF16_IN_F32   /* one bf16 value widened; an even number of them */
-};
+/* Bytes of depth k of a panel of `lanes` lanes. */
+static inline size_t swiglu_form_bytes(int form, size_t lanes, size_t k) {
+    const struct swiglu_form_info *f = &swiglu_forms[form];
+    return (k / f->k_block + (k % f->k_block != 0)) * lanes * f->lane_bytes;
+}
 
-struct swiglu_wt_info {
-    const char *kernel;      /* "f32_avx512" */
-    unsigned k_step, lane_bytes;
-    unsigned elems_per_step; /* staged elements a step reads */
-    int x;                   /* enum swiglu_x */
+enum swiglu_arith {
+    SWIGLU_ARITH_F32,  /* weights widened exactly, one fused multiply-add per k */
+    SWIGLU_ARITH_BF16, /* pairs, odd k first, results below 2^-126 flushed */
+    SWIGLU_N_ARITH
 };
 
 /* Rows of at least one byte each. */
@@ -69,23 +67,42 @@ struct swiglu_store_args {
 };
 
 struct swiglu_tile_args {
-    const char *x;       /* the tile's records, from the first step on */
-    const char *w0, *w1; /* panels, from the first step on; w1 only where the tile spans two */
-    size_t n_steps;      /* whole chunks, except at the end of k */
+    const char *x;       /* the tile's records, from the first k on */
+    const char *w0, *w1; /* panels, from the first k on; w1 only where the tile spans two */
+    size_t n_k;          /* whole chunks, except at the end of k */
     float *c;            /* [mr][vectors][vl] totals */
     int add;             /* c holds a total of earlier chunks; otherwise it is undefined */
-    const char *next_x;  /* prefetched to L2 meanwhile, a line per two steps (prefill tiles) */
+    const char *next_x;  /* fetched into L2 meanwhile, a line per fetch_k of its path (tiles of many rows) */
     const char *next_w;  /* likewise, advancing by next_w_stride; any address is allowed */
     size_t next_w_stride;
     const struct swiglu_store_args *store; /* NULL, or where complete totals go; its c is this one, then undefined */
-    const struct swiglu_run *out, *out_last; /* first and last of a list of what is fetched into L1 meanwhile, likewise */
+    const struct swiglu_run *out, *out_last; /* first and last of what is fetched into L1 meanwhile, as next_w */
 };
 typedef void swiglu_tile_fn(const struct swiglu_tile_args *args);
 
-struct swiglu_tile {
-    unsigned mr, panels; /* rows, and adjacent panels read at once */
-    swiglu_tile_fn *run[SWIGLU_N_WT];
+enum { SWIGLU_N_MANY = 2, SWIGLU_N_FEW = 4, SWIGLU_N_READERS = 3 };
+
+/* How a product whose panels have one form runs in one arithmetic. */
+struct swiglu_path {
+    const char *kernel;         /* "f32_avx512" */
+    uint8_t form;               /* enum swiglu_form, of its panels */
+    uint8_t x;                  /* enum swiglu_x, of its rows */
+    uint8_t panels;             /* adjacent panels that a tile of many rows reads; one of few rows reads one */
+    uint8_t fetch_k;            /* k per line that a tile of many rows fetches */
+    swiglu_tile_fn *many[SWIGLU_N_MANY], *few[SWIGLU_N_FEW]; /* of the table's rows_many and rows_few */
 };
+
+/* The rows of a tile: rows_few[i] or rows_many[i] of a table. */
+struct swiglu_shape {
+    unsigned mr;
+    uint8_t few, i;
+};
+static inline swiglu_tile_fn *swiglu_path_tile(const struct swiglu_path *p, const struct swiglu_shape *s) {
+    return s->few ? p->few[s->i] : p->many[s->i];
+}
+static inline unsigned swiglu_path_panels(const struct swiglu_path *p, const struct swiglu_shape *s) {
+    return s->few ? 1 : p->panels;
+}
 
 /* Converts rows of x into one staged tile. */
 struct swiglu_stage_args {
@@ -105,7 +122,7 @@ struct swiglu_hidden_args {
     const struct swiglu_act *act;
     unsigned mr, vectors;
     int gated;
-    size_t valid; /* hidden units from this tile's first on; lanes beyond it become +0 */
+    size_t valid; /* hidden units from this tile's first on; lanes beyond it become +0, and with one lane the next unit */
     int x;        /* form of h */
     char *h;      /* row 0, at the tile's first hidden unit */
 };
@@ -124,8 +141,8 @@ struct swiglu_grad_args {
     unsigned mr, rows, vectors; /* rows with data; the others become +0 */
     int gated;
     size_t valid;           /* hidden units from the tile's first on */
-    int wt_h, wt_d;         /* SWIGLU_WT_F32 or _BF16_DOT: form of the panels of h, and of dg and du */
-    char *h, *dg, *du;      /* panels at row 0's step; row 0 is even, and there is room for an even number of rows */
+    int form_h, form_d;     /* SWIGLU_FORM_F32 or _BF16_PAIR, of the panels of h, and of dg and du */
+    char *h, *dg, *du;      /* panels at row 0's k; row 0 is even, and there is room for an even number of rows */
     size_t panel_h_bytes, panel_d_bytes; /* to the next panel */
     int x;                  /* form of the staged rows */
     char *row_dg, *row_du;  /* row 0 at the tile's first hidden unit; rows are SWIGLU_RECORD_BYTES apart */
@@ -137,27 +154,25 @@ struct swiglu_pack_args {
     int dtype;       /* f32, f16, bf16 */
     size_t ld_bytes;
     size_t n_k, n_lanes;
-    int wt;          /* SWIGLU_WT_F32 or _BF16_DOT (staging rounding; an odd depth pairs with +0) */
+    int form;        /* SWIGLU_FORM_F32 or _BF16_PAIR (staging rounding; an odd depth pairs with +0) */
     char *dst;       /* the panel at the first k (even for pairs) and the first lane's vector */
 };
 
 /* A vector of lanes of a panel whose k are tokens becomes staged rows of one record each: lane l -> rows[l]. */
 struct swiglu_turn_args {
-    const char *src; /* panel, at its first step and the vector's first lane */
-    size_t n_steps, n_lanes;
+    const char *src; /* panel, at its first k and the vector's first lane */
+    size_t n_blocks, n_lanes; /* blocks of k of the form that x stands for: values, or pairs */
     int x;
     char *rows[16];
 };
-
-enum { SWIGLU_N_PREFILL = 2, SWIGLU_N_DECODE = 4, SWIGLU_N_READERS = 3 };
 
 struct swiglu_kern {
     const char *name;
     uint64_t isa; /* one bit of enum swiglu_isa: what the CPU must be able to run */
     unsigned vl;
-    struct swiglu_wt_info wt[SWIGLU_N_WT];
-    struct swiglu_tile prefill[SWIGLU_N_PREFILL]; /* the larger first */
-    struct swiglu_tile decode[SWIGLU_N_DECODE];   /* fewest rows first; one panel each; mr 0 = none */
+    unsigned rows_many[SWIGLU_N_MANY]; /* the larger first */
+    unsigned rows_few[SWIGLU_N_FEW];   /* the smallest first; 0 = none */
+    const struct swiglu_path *path[SWIGLU_N_FORMS][SWIGLU_N_ARITH]; /* NULL where there is none */
     void (*stage)(const struct swiglu_stage_args *args);
     void (*hidden)(const struct swiglu_hidden_args *args);
     void (*store)(const struct swiglu_store_args *args);
@@ -176,20 +191,14 @@ struct swiglu_kern {
 /* Tables of this build, best first; generic is last and always there. NULL after the last. */
 const struct swiglu_kern *swiglu_kern_table(size_t i);
 
-/* The best table within the mask (0 = all) that this CPU runs, or NULL. */
-const struct swiglu_kern *swiglu_kern_select(uint64_t isa_mask);
+struct swiglu_need {
+    int form, arith;
+};
 
-/* The weight form of a product whose weights have these dtypes, in a resolved compute. */
-int swiglu_kern_wt(int compute, int dtype_a, int dtype_b);
+/* The best table within the mask (0 = all) that this CPU runs and that has all paths needed, or NULL. */
+const struct swiglu_kern *swiglu_kern_select(uint64_t isa_mask, const struct swiglu_need *needs, size_t n_needs);
 
-/* Steps, and staged elements of a row, for depth k. */
-static inline size_t swiglu_kern_steps(const struct swiglu_wt_info *wt, size_t k) {
-    return (k + wt->k_step - 1) / wt->k_step;
-}
-/* Bytes of a staged row of depth k: whole records. */
-static inline size_t swiglu_kern_row_bytes(const struct swiglu_wt_info *wt, size_t k) {
-    const size_t elems = swiglu_kern_steps(wt, k) * wt->elems_per_step;
-    return (elems + SWIGLU_RECORD - 1) / SWIGLU_RECORD * SWIGLU_RECORD_BYTES;
-}
+/* What a product needs whose weights have these dtypes, in a resolved compute. */
+struct swiglu_need swiglu_kern_need(int compute, int dtype_a, int dtype_b);
 
 #endif

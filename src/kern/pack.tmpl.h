@@ -14,7 +14,7 @@ SW_ALWAYS_INLINE V pack_load(const char *p, int dtype, size_t n) { /* the first 
 
 SW_ALWAYS_INLINE void pack_rows_of(const struct swiglu_pack_args *t, int dtype) {
     const size_t in_bytes = dtype == SWIGLU_F32 ? 4 : 2, n_k = t->n_k, n_lanes = t->n_lanes, ld = t->ld_bytes;
-    const int pairs = t->wt == SWIGLU_WT_BF16_DOT;
+    const int pairs = t->form == SWIGLU_FORM_BF16_PAIR;
     enum { AHEAD = 16 }; /* rows: too far apart for the hardware to guess */
     const char *src = t->src;
     char *dst = t->dst;
@@ -66,7 +66,7 @@ SW_ALWAYS_INLINE V pack_steps(const char *p, int dtype, int pairs, size_t n) {
 }
 
 SW_ALWAYS_INLINE void pack_cols_of(const struct swiglu_pack_args *t, int dtype) {
-    const size_t in_bytes = dtype == SWIGLU_F32 ? 4 : 2, k_step = t->wt == SWIGLU_WT_BF16_DOT ? 2 : 1;
+    const size_t in_bytes = dtype == SWIGLU_F32 ? 4 : 2, k_step = t->form == SWIGLU_FORM_BF16_PAIR ? 2 : 1;
     const size_t n_steps = (t->n_k + k_step - 1) / k_step;
     const int as_is = dtype == (k_step == 2 ? SWIGLU_BF16 : SWIGLU_F32); /* no conversion: the rule */
     for (size_t l = 0; l < t->n_lanes; l += VL)
@@ -103,11 +103,11 @@ SW_KERNEL void PACK_COLS_NAME(const struct swiglu_pack_args *t) {
 }
 
 SW_KERNEL void TURN_NAME(const struct swiglu_turn_args *t) {
-    for (size_t s = 0; s < t->n_steps; s += VL) {
+    for (size_t s = 0; s < t->n_blocks; s += VL) {
         V r[VL];
         SW_UNROLL for (size_t i = 0; i < VL; i++) {
             SW_PREFETCH_L2(t->src + (s + VL + i) * 2 * VL * 4);
-            r[i] = s + i < t->n_steps ? v_load(t->src + (s + i) * 2 * VL * 4) : v_set1(0.0f);
+            r[i] = s + i < t->n_blocks ? v_load(t->src + (s + i) * 2 * VL * 4) : v_set1(0.0f);
         }
         v_transpose(r);
         for (size_t i = 0; i < VL && i < t->n_lanes; i++) {

@@ -16,16 +16,26 @@ const struct swiglu_kern *swiglu_kern_table(size_t i) {
     return i < sizeof tables / sizeof tables[0] ? tables[i] : NULL;
 }
 
-const struct swiglu_kern *swiglu_kern_select(uint64_t isa_mask) {
+const struct swiglu_form_info swiglu_forms[SWIGLU_N_FORMS] = {
+#define FORM(NAME, text, k_block, lane_bytes) {text, k_block, lane_bytes},
+#include "kern/form.def"
+#undef FORM
+};
+
+const struct swiglu_kern *swiglu_kern_select(uint64_t isa_mask, const struct swiglu_need *needs, size_t n_needs) {
     const uint64_t allowed = swiglu_cpu_levels() & (isa_mask ? isa_mask : UINT64_MAX);
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
-        if (tables[i]->isa & allowed) return tables[i];
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        size_t n = 0;
+        if (!(tables[i]->isa & allowed)) continue;
+        while (n < n_needs && tables[i]->path[needs[n].form][needs[n].arith]) n++;
+        if (n == n_needs) return tables[i];
+    }
     return NULL;
 }
 
-int swiglu_kern_wt(int compute, int dtype_a, int dtype_b) {
-    if (compute == SWIGLU_COMPUTE_BF16) return SWIGLU_WT_BF16_DOT;
-    if (dtype_a == SWIGLU_F16 && dtype_b == SWIGLU_F16) return SWIGLU_WT_F16;
-    if (dtype_a == SWIGLU_BF16 && dtype_b == SWIGLU_BF16) return SWIGLU_WT_BF16;
-    return SWIGLU_WT_F32;
+struct swiglu_need swiglu_kern_need(int compute, int dtype_a, int dtype_b) {
+    if (compute == SWIGLU_COMPUTE_BF16) return (struct swiglu_need){SWIGLU_FORM_BF16_PAIR, SWIGLU_ARITH_BF16};
+    if (dtype_a == SWIGLU_F16 && dtype_b == SWIGLU_F16) return (struct swiglu_need){SWIGLU_FORM_F16, SWIGLU_ARITH_F32};
+    if (dtype_a == SWIGLU_BF16 && dtype_b == SWIGLU_BF16) return (struct swiglu_need){SWIGLU_FORM_BF16, SWIGLU_ARITH_F32};
+    return (struct swiglu_need){SWIGLU_FORM_F32, SWIGLU_ARITH_F32};
 }

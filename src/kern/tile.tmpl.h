@@ -9,8 +9,7 @@
  *   TILE_PREFETCH  0 none (m = 1: the hardware prefetcher is best alone), 1 the weight stream 16 KB ahead (m of a few),
  *                  2 the next tile's rows and the next weights, a line per two steps (many rows)
  * and from a wt_*.h: W_K_STEP, W_LANE_BYTES, W_SUBSTEPS (staged elements a step reads, highest k first), W_LOAD(p, s)
- *   a vector of weights for substep s, W_DOT(acc, w, x), W_ENTER, W_LEAVE and W_PIN2/W_PIN4 around a chain, and the seam for
- *   formats with scales: W_BLOCK steps (a divisor of a record) between two W_FOLD(acc).
+ *   a vector of weights for substep s, W_DOT(acc, w, x), W_ENTER, W_LEAVE and W_PIN2/W_PIN4 around a chain.
  * Tested combinations: test/check runs every function that a table names.
  */
 #define TILE_NV (2 * TILE_PANELS)
@@ -24,6 +23,7 @@
 SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
     const size_t chunk_steps = SWIGLU_CHUNK / W_K_STEP, record_steps = SWIGLU_RECORD / W_SUBSTEPS;
     const char *record = t->x, *w0 = t->w0;
+    const size_t n_steps = (t->n_k + W_K_STEP - 1) / W_K_STEP;
     size_t done = 0;
 #if TILE_PANELS == 2
     const char *w1 = t->w1;
@@ -39,7 +39,7 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
 #endif
     V acc[TILE_MR][TILE_NV];
     do {
-        size_t chunk = t->n_steps - done < chunk_steps ? t->n_steps - done : chunk_steps;
+        size_t chunk = n_steps - done < chunk_steps ? n_steps - done : chunk_steps;
         const int add = done ? 1 : t->add;
         done += chunk;
         SW_UNROLL for (int r = 0; r < TILE_MR; r++)
@@ -51,47 +51,42 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
             size_t n = chunk < record_steps ? chunk : record_steps;
             chunk -= n;
             record += (size_t)TILE_MR * SWIGLU_RECORD_BYTES;
-            while (n) {
-                size_t block = n < W_BLOCK ? n : W_BLOCK;
-                n -= block;
-                for (; block >= 2; block -= 2) { /* unroll 1 costs 3 % on Zen 4, 4 and more spill */
+            for (; n >= 2; n -= 2) { /* unroll 1 costs 3 % on Zen 4, 4 and more spill */
 #if TILE_PREFETCH == 1
-                    SW_UNROLL for (size_t i = 0; i < 2 * TILE_PANEL_BYTES; i += 64) SW_PREFETCH_L2(w0 + 16384 + i);
+                SW_UNROLL for (size_t i = 0; i < 2 * TILE_PANEL_BYTES; i += 64) SW_PREFETCH_L2(w0 + 16384 + i);
 #elif TILE_PREFETCH == 2
-                    SW_UNROLL for (int s = 0; s < W_SUBSTEPS; s++) SW_PREFETCH_L2(next_x + 64 * s); /* rows go by so fast */
-                    SW_PREFETCH_L2(next_w);
-                    SW_PREFETCH_L1(next_out); /* one at a time: a burst of misses keeps the loads of the loop waiting */
-                    next_out += 64;
-                    if (next_out >= out_end) {
-                        next_out = out_end + out->stride - out->bytes;
-                        if (--out_rows == 0) out += out != t->out_last, next_out = out->at, out_rows = out->rows;
-                        out_end = next_out + out->bytes;
-                    }
-                    next_x += 64 * W_SUBSTEPS;
-                    next_w += next_w_stride;
+                SW_UNROLL for (int s = 0; s < W_SUBSTEPS; s++) SW_PREFETCH_L2(next_x + 64 * s); /* rows go by so fast */
+                SW_PREFETCH_L2(next_w);
+                SW_PREFETCH_L1(next_out); /* one at a time: a burst of misses keeps the loads of the loop waiting */
+                next_out += 64;
+                if (next_out >= out_end) {
+                    next_out = out_end + out->stride - out->bytes;
+                    if (--out_rows == 0) out += out != t->out_last, next_out = out->at, out_rows = out->rows;
+                    out_end = next_out + out->bytes;
+                }
+                next_x += 64 * W_SUBSTEPS;
+                next_w += next_w_stride;
 #endif
 #define TILE_STEP 0
 #include "kern/tile_step.tmpl.h"
 #define TILE_STEP 1
 #include "kern/tile_step.tmpl.h"
-                    x += 2 * W_SUBSTEPS * 4;
-                    w0 += 2 * TILE_PANEL_BYTES;
+                x += 2 * W_SUBSTEPS * 4;
+                w0 += 2 * TILE_PANEL_BYTES;
 #if TILE_PANELS == 2
-                    w1 += 2 * TILE_PANEL_BYTES;
+                w1 += 2 * TILE_PANEL_BYTES;
 #endif
-                }
-                if (block) { /* only at the end of k */
+            }
+            if (n) { /* only at the end of k */
 #define TILE_STEP 0
 #include "kern/tile_step.tmpl.h"
-                }
-                W_FOLD(acc);
             }
         }
         SW_UNROLL for (int r = 0; r < TILE_MR; r++) TILE_PIN(acc[r]);
         W_LEAVE();
         SW_UNROLL for (int r = 0; r < TILE_MR; r++) TILE_PIN(acc[r]);
 #include "kern/tile_end.tmpl.h"
-    } while (done < t->n_steps);
+    } while (done < n_steps);
     if (t->store) KERN_FN(store)(t->store);
 }
 

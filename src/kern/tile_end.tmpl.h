@@ -7,7 +7,7 @@ if (add) {
             acc[r][j] = v_add(v_load(c + (r * TILE_NV + j) * VL), acc[r][j]);
 }
 #if TILE_PREFETCH == 2
-if (done == t->n_steps && t->store && epi_is_plain(t->store, TILE_MR, TILE_NV)) {
+if (done == n_steps && t->store && epi_is_plain(t->store, TILE_MR, TILE_NV)) {
 #define TILE_DTYPE SWIGLU_F32
 #include "kern/tile_store.tmpl.h"
 #define TILE_DTYPE SWIGLU_BF16

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every tile shape of a level, for the weight form whose wt_*.h was included before; ends that form.
- * Parameters: WT (the form's name in function names), ISA_* of the level: LEVEL, PREFILL_PANELS, PREFILL_A and _B (rows).
- * Shapes are data beside the functions: inst.tmpl.h names them again in the table.
+ * Every tile of a level for the path whose wt_*.h was included before, and the path; ends it.
+ * Parameters: WT (the path's name in function names), WT_TEXT (in kernel names), WT_FORM, WT_X; those of the level.
  */
+#include "kern/wt_default.h"
+
 #define TILE_NAME KERN_TILE(WT, a)
-#define TILE_MR PREFILL_A
-#define TILE_PANELS PREFILL_PANELS
+#define TILE_MR ROWS_MANY_A
+#define TILE_PANELS MANY_PANELS
 #define TILE_PREFETCH 2
 #include "kern/tile.tmpl.h"
 
 #define TILE_NAME KERN_TILE(WT, b)
-#define TILE_MR PREFILL_B
-#define TILE_PANELS PREFILL_PANELS
+#define TILE_MR ROWS_MANY_B
+#define TILE_PANELS MANY_PANELS
 #define TILE_PREFETCH 2
 #include "kern/tile.tmpl.h"
 
@@ -34,7 +35,7 @@
 #define TILE_PREFETCH 1
 #include "kern/tile.tmpl.h"
 
-#if DECODE_8
+#if FEW_8
 #define TILE_NAME KERN_TILE(WT, 8)
 #define TILE_MR 8
 #define TILE_PANELS 1
@@ -42,5 +43,21 @@
 #include "kern/tile.tmpl.h"
 #endif
 
+static const struct swiglu_path KERN_PATH(WT) = {
+    .kernel = WT_TEXT "_" KERN_TEXT(LEVEL),
+    .form = WT_FORM,
+    .x = WT_X,
+    .panels = MANY_PANELS,
+    .fetch_k = 2 * W_K_STEP, /* every two steps */
+    .many = {KERN_TILE(WT, a), KERN_TILE(WT, b)},
+    .few = {KERN_TILE(WT, 1), KERN_TILE(WT, 2), KERN_TILE(WT, 4),
+#if FEW_8
+            KERN_TILE(WT, 8)
+#endif
+    }};
+
 #include "kern/wt_end.h"
 #undef WT
+#undef WT_TEXT
+#undef WT_FORM
+#undef WT_X

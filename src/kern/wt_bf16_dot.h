@@ -5,13 +5,8 @@
 #define W_K_STEP 2
 #define W_LANE_BYTES 4
 #if defined(V_DOT_PAIR)
-#define W_SUBSTEPS 1
 #define W_LOAD(p, s) v_load(p)
 #define W_DOT(acc, w, x) V_DOT_PAIR(acc, w, x)
-#define W_ENTER() ((void)0)
-#define W_LEAVE() ((void)0)
-#define W_PIN2(a, b) ((void)0)
-#define W_PIN4(a, b, c, d) ((void)0)
 #else
 #define W_SUBSTEPS 2
 #define W_LOAD(p, s) ((s) == 0 ? v_pair_odd(p) : v_pair_even(p))
@@ -21,5 +16,3 @@
 #define W_PIN2(a, b) V_PIN2(a, b)
 #define W_PIN4(a, b, c, d) V_PIN4(a, b, c, d)
 #endif
-#define W_BLOCK (SWIGLU_RECORD / W_SUBSTEPS) /* no blocks: nothing to fold */
-#define W_FOLD(acc) ((void)0)

@@ -9,5 +9,3 @@
 #undef W_LEAVE
 #undef W_PIN2
 #undef W_PIN4
-#undef W_BLOCK
-#undef W_FOLD

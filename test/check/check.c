@@ -126,14 +126,16 @@ static void verdict(int right, const char *level, const char *what, const char *
 }
 
 static void check_tiles(const struct swiglu_kern *kern) {
-    for (int wt = 0; wt < SWIGLU_N_WT; wt++) {
-        for (int i = 0; i < SWIGLU_N_PREFILL + SWIGLU_N_DECODE; i++) {
-            const struct swiglu_tile *tile = i < SWIGLU_N_PREFILL ? &kern->prefill[i]
-                                                                  : &kern->decode[i - SWIGLU_N_PREFILL];
-            char shape[32];
-            if (!tile->mr) continue;
-            snprintf(shape, sizeof shape, "%u rows %u panels", tile->mr, tile->panels);
-            verdict(check_tile(kern, tile, (enum swiglu_wt)wt), kern->wt[wt].kernel, "tile", shape);
+    for (int i = 0; i < SWIGLU_N_FORMS * SWIGLU_N_ARITH; i++) {
+        const int form = i / SWIGLU_N_ARITH, arith = i % SWIGLU_N_ARITH;
+        const struct swiglu_path *path = kern->path[form][arith];
+        for (uint8_t j = 0; path && j < SWIGLU_N_MANY + SWIGLU_N_FEW; j++) {
+            const uint8_t few = j >= SWIGLU_N_MANY, n = few ? j - SWIGLU_N_MANY : j;
+            const struct swiglu_shape shape = {few ? kern->rows_few[n] : kern->rows_many[n], few, n};
+            char name[32];
+            if (!shape.mr) continue;
+            snprintf(name, sizeof name, "%u rows %u panels", shape.mr, swiglu_path_panels(path, &shape));
+            verdict(path->form == form && check_tile(kern, path, arith, shape), path->kernel, "tile", name);
         }
     }
 }
@@ -146,7 +148,7 @@ static void check_level(const struct swiglu_kern *kern) {
     };
     static const int dtypes[] = {SWIGLU_F32, SWIGLU_F16, SWIGLU_BF16};
     static const char *const dtype_names[] = {"f32", "f16", "bf16"};
-    const int forms[] = {SWIGLU_X_F32, kern->wt[SWIGLU_WT_BF16_DOT].x};
+    const int forms[] = {SWIGLU_X_F32, kern->path[SWIGLU_FORM_BF16_PAIR][SWIGLU_ARITH_BF16]->x};
     const size_t before = n_passed, failed_before = n_failed;
     for (size_t i = 0; check_prim_name(i); i++)
         verdict(check_prim(kern, i), kern->name, "primitive", check_prim_name(i));

@@ -51,7 +51,7 @@ unsigned check_repeats(const struct swiglu_kern *kern);
 /* ---- the plain loops (oracle.c) ---- */
 
 /* One output of a product: chunks of SWIGLU_CHUNK, as docs/numerics.md defines it. total is that of earlier chunks. */
-float oracle_chain(enum swiglu_wt wt, const float *x, const float *w, size_t k, int add, float total);
+float oracle_chain(int arith, const float *x, const float *w, size_t k, int add, float total);
 
 /* The activation and clamps of one hidden unit, from its totals with bias added; gated: h = a * u. */
 float oracle_hidden(const struct swiglu_act *act, int gated, float gate, float up);
@@ -62,7 +62,7 @@ struct oracle_grad oracle_grad(const struct swiglu_act *act, int gated, float dh
 
 /* ---- the checks: 1 = every call gave the right bits ---- */
 
-int check_tile(const struct swiglu_kern *kern, const struct swiglu_tile *tile, enum swiglu_wt wt);
+int check_tile(const struct swiglu_kern *kern, const struct swiglu_path *path, int arith, struct swiglu_shape shape);
 int check_hidden(const struct swiglu_kern *kern, int kind, int x);
 int check_store(const struct swiglu_kern *kern, int dtype);
 int check_stage(const struct swiglu_kern *kern, int dtype, int x);

@@ -40,11 +40,12 @@ static float hidden_wanted(const struct hidden_call *t, unsigned r, size_t unit)
     const size_t v = unit / vl * stride, lane = unit % vl;
     const float *c = t->args.c + (size_t)r * t->args.vectors * vl, *bias = t->args.bias;
     float in[2] = {0, 0};
+    if (unit >= t->args.valid) return 0;
     for (unsigned s = 0; s < stride; s++) {
         in[s] = c[(v + s) * vl + lane];
         if (bias) in[s] = in[s] + bias[(v + s) * vl + lane];
     }
-    return unit < t->args.valid ? oracle_hidden(t->args.act, t->args.gated, in[0], in[1]) : 0;
+    return oracle_hidden(t->args.act, t->args.gated, in[0], in[1]);
 }
 
 static float hidden_got(const struct hidden_call *t, unsigned r, size_t unit) {
@@ -74,7 +75,10 @@ static int judge_hidden(const struct hidden_call *t, size_t units, size_t row_by
 
 static int check_hidden_call(struct hidden_call *t, const struct swiglu_act *act, unsigned vectors, int data) {
     const unsigned vl = t->kern->vl;
-    const size_t n = (size_t)vectors * vl, units = n / (t->args.gated ? 2 : 1);
+    const size_t n = (size_t)vectors * vl, lanes = n / (t->args.gated ? 2 : 1);
+    t->args.valid = check_random() & 1 ? 1 + check_random() % (lanes + 3) : lanes;
+    /* one lane writes the +0 that pads an odd depth, too */
+    const size_t units = lanes + (vl == 1 && t->args.x == SWIGLU_X_BF16_IN_F32 && t->args.valid == lanes);
     const size_t row_bytes = units * (t->args.x == SWIGLU_X_BF16_PAIR ? 2 : 4);
     const int side = (int)(check_random() & 1);
     const unsigned mr = 1 + (unsigned)(check_random() % MAX_ROWS);
@@ -85,7 +89,6 @@ static int check_hidden_call(struct hidden_call *t, const struct swiglu_act *act
         for (size_t i = 0; i < n; i++) bias[i] = check_value((enum check_data)data);
     }
     t->args.c = c, t->args.bias = bias, t->args.act = act, t->args.mr = mr, t->args.vectors = vectors;
-    t->args.valid = check_random() & 1 ? 1 + check_random() % (units + 3) : units;
     t->args.h = check_memory(SLOT_OUT, side, (mr - 1) * (size_t)SWIGLU_RECORD_BYTES + row_bytes);
     return check_survives(run_hidden, t) && judge_hidden(t, units, row_bytes);
 }

@@ -25,13 +25,13 @@ static void fill_floats(char *at, int dtype, size_t n, int data) {
 }
 
 /* Lane l at depth k of a panel of f32 or of pairs. */
-static float panel_value(const char *panel, unsigned vl, int wt, size_t k, size_t l) {
-    if (wt == SWIGLU_WT_F32) return load_float(panel + (k * 2 * vl + l) * 4, SWIGLU_F32);
+static float panel_value(const char *panel, unsigned vl, int form, size_t k, size_t l) {
+    if (form == SWIGLU_FORM_F32) return load_float(panel + (k * 2 * vl + l) * 4, SWIGLU_F32);
     return load_float(panel + (k / 2 * 2 * vl + l) * 4 + k % 2 * 2, SWIGLU_BF16);
 }
 
-static float entered(int wt, float f) {
-    return wt == SWIGLU_WT_F32 ? f : swiglu_bf16_widen(swiglu_bf16_staging(f));
+static float entered(int form, float f) {
+    return form == SWIGLU_FORM_F32 ? f : swiglu_bf16_widen(swiglu_bf16_staging(f));
 }
 
 /* ---- packing ---- */
@@ -47,26 +47,26 @@ static void run_pack(void *arg) {
 }
 
 static int judge_pack(const struct swiglu_pack_args *a, unsigned vl, int by_rows) {
-    const size_t lanes = (a->n_lanes + vl - 1) / vl * vl, depth = a->wt == SWIGLU_WT_F32 ? a->n_k : a->n_k + a->n_k % 2;
+    const size_t lanes = (a->n_lanes + vl - 1) / vl * vl, depth = a->form == SWIGLU_FORM_F32 ? a->n_k : a->n_k + a->n_k % 2;
     for (size_t k = 0; k < depth; k++)
         for (size_t l = 0; l < lanes; l++) {
             const size_t at = by_rows ? k * a->ld_bytes + l * float_bytes(a->dtype)
                                       : l * a->ld_bytes + k * float_bytes(a->dtype);
             const int there = k < a->n_k && l < a->n_lanes;
-            const float want = there ? entered(a->wt, load_float((const char *)a->src + at, a->dtype)) : 0;
-            if (!check_same(panel_value(a->dst, vl, a->wt, k, l), want))
+            const float want = there ? entered(a->form, load_float((const char *)a->src + at, a->dtype)) : 0;
+            if (!check_same(panel_value(a->dst, vl, a->form, k, l), want))
                 return check_differs("k %zu of %zu lane %zu of %zu is not %a", k, a->n_k, l, a->n_lanes, (double)want);
         }
     return 1;
 }
 
-static int check_pack_call(const struct swiglu_kern *kern, int by_rows, int dtype, int wt, size_t n_k, int data) {
+static int check_pack_call(const struct swiglu_kern *kern, int by_rows, int dtype, int form, size_t n_k, int data) {
     const int side = (int)(check_random() & 1);
-    struct pack_call t = {by_rows ? kern->pack_rows : kern->pack_cols, {.dtype = dtype, .n_k = n_k, .wt = wt}};
+    struct pack_call t = {by_rows ? kern->pack_rows : kern->pack_cols, {.dtype = dtype, .n_k = n_k, .form = form}};
     struct swiglu_pack_args *a = &t.args;
     a->n_lanes = 1 + check_random() % (2 * kern->vl);
     const size_t rows = by_rows ? n_k : a->n_lanes, width = (by_rows ? a->n_lanes : n_k) * float_bytes(dtype);
-    const size_t steps = wt == SWIGLU_WT_F32 ? n_k : (n_k + 1) / 2, last = (a->n_lanes + kern->vl - 1) / kern->vl;
+    const size_t steps = form == SWIGLU_FORM_F32 ? n_k : (n_k + 1) / 2, last = (a->n_lanes + kern->vl - 1) / kern->vl;
     a->ld_bytes = width + check_random() % 40;
     char *src = check_memory(SLOT_SRC, side, (rows - 1) * a->ld_bytes + width);
     for (size_t r = 0; r < rows; r++) fill_floats(src + r * a->ld_bytes, dtype, width / float_bytes(dtype), data);
@@ -76,10 +76,10 @@ static int check_pack_call(const struct swiglu_kern *kern, int by_rows, int dtyp
 }
 
 int check_pack(const struct swiglu_kern *kern, int by_rows, int dtype) {
-    for (int wt = SWIGLU_WT_F32; wt <= SWIGLU_WT_BF16_DOT; wt += SWIGLU_WT_BF16_DOT - SWIGLU_WT_F32)
+    for (int form = SWIGLU_FORM_F32; form <= SWIGLU_FORM_BF16_PAIR; form += SWIGLU_FORM_BF16_PAIR - SWIGLU_FORM_F32)
         for (size_t n_k = 1; n_k < 70; n_k += n_k < 36 ? 1 : 11)
             for (int data = 0; data < CHECK_N_DATA; data++)
-                if (!check_pack_call(kern, by_rows, dtype, wt, n_k, data)) return 0;
+                if (!check_pack_call(kern, by_rows, dtype, form, n_k, data)) return 0;
     return 1;
 }
 
@@ -100,29 +100,29 @@ static float record_value(const char *row, int x, size_t k) {
     return x == SWIGLU_X_BF16_PAIR ? load_float(row + 2 * k, SWIGLU_BF16) : load_float(row + 4 * k, SWIGLU_F32);
 }
 
-static int check_turn_call(const struct swiglu_kern *kern, int x, size_t n_steps) {
+static int check_turn_call(const struct swiglu_kern *kern, int x, size_t n_blocks) {
     const unsigned vl = kern->vl;
-    const int wt = x == SWIGLU_X_F32 ? SWIGLU_WT_F32 : SWIGLU_WT_BF16_DOT, side = (int)(check_random() & 1);
-    struct turn_call t = {kern, {.n_steps = n_steps, .n_lanes = 1 + check_random() % vl, .x = x}};
-    char *src = check_memory(SLOT_SRC, side, ((n_steps - 1) * 2 + 1) * vl * 4);
+    const int form = x == SWIGLU_X_F32 ? SWIGLU_FORM_F32 : SWIGLU_FORM_BF16_PAIR, side = (int)(check_random() & 1);
+    struct turn_call t = {kern, {.n_blocks = n_blocks, .n_lanes = 1 + check_random() % vl, .x = x}};
+    char *src = check_memory(SLOT_SRC, side, ((n_blocks - 1) * 2 + 1) * vl * 4);
     char *rows = check_memory(SLOT_ROWS, side, t.args.n_lanes * SWIGLU_RECORD_BYTES);
-    for (size_t s = 0; s < n_steps; s++)
-        fill_floats(src + s * 2 * vl * 4, wt == SWIGLU_WT_F32 ? SWIGLU_F32 : SWIGLU_BF16,
-                    wt == SWIGLU_WT_F32 ? vl : 2 * vl, CHECK_NORMAL);
+    for (size_t s = 0; s < n_blocks; s++)
+        fill_floats(src + s * 2 * vl * 4, form == SWIGLU_FORM_F32 ? SWIGLU_F32 : SWIGLU_BF16,
+                    form == SWIGLU_FORM_F32 ? vl : 2 * vl, CHECK_NORMAL);
     t.args.src = src;
     for (size_t l = 0; l < t.args.n_lanes; l++) t.args.rows[l] = rows + l * SWIGLU_RECORD_BYTES;
     if (!check_survives(run_turn, &t)) return 0;
-    for (size_t k = 0; k < n_steps * (wt == SWIGLU_WT_F32 ? 1 : 2); k++)
+    for (size_t k = 0; k < n_blocks * (form == SWIGLU_FORM_F32 ? 1 : 2); k++)
         for (size_t l = 0; l < t.args.n_lanes; l++)
-            if (!check_same(record_value(t.args.rows[l], x, k), panel_value(src, vl, wt, k, l)))
-                return check_differs("turn: k %zu of %zu steps, lane %zu", k, n_steps, l);
+            if (!check_same(record_value(t.args.rows[l], x, k), panel_value(src, vl, form, k, l)))
+                return check_differs("turn: k %zu of %zu steps, lane %zu", k, n_blocks, l);
     return 1;
 }
 
 int check_turn(const struct swiglu_kern *kern, int x) {
     const size_t most = x == SWIGLU_X_BF16_IN_F32 ? SWIGLU_RECORD / 2 : SWIGLU_RECORD;
-    for (size_t n_steps = 1; n_steps <= most; n_steps += n_steps < 40 ? 1 : 59)
-        if (!check_turn_call(kern, x, n_steps)) return 0;
+    for (size_t n_blocks = 1; n_blocks <= most; n_blocks += n_blocks < 40 ? 1 : 59)
+        if (!check_turn_call(kern, x, n_blocks)) return 0;
     return check_turn_call(kern, x, most);
 }
 
@@ -161,16 +161,16 @@ static int judge_unit(const struct grad_call *t, unsigned r, size_t unit) {
         want = oracle_grad(a->act, a->gated, a->c[r * a->vectors * vl + unit],
                            biased(a->gate[at], a->bias, bias_at(a, vl, unit)),
                            a->gated ? biased(a->up[at], a->bias, bias_at(a, vl, unit) + vl) : 0);
-    const float h = panel_value(a->h + panel * a->panel_h_bytes, vl, a->wt_h, r, lane);
-    const float dg = panel_value(a->dg + panel * a->panel_d_bytes, vl, a->wt_d, r, lane);
-    if (!check_same(h, entered(a->wt_h, want.h))) return check_differs("h of row %u unit %zu", r, unit);
-    if (!check_same(dg, entered(a->wt_d, want.dg))) return check_differs("dg of row %u unit %zu", r, unit);
-    if (a->gated && !check_same(panel_value(a->du + panel * a->panel_d_bytes, vl, a->wt_d, r, lane),
-                                entered(a->wt_d, want.du)))
+    const float h = panel_value(a->h + panel * a->panel_h_bytes, vl, a->form_h, r, lane);
+    const float dg = panel_value(a->dg + panel * a->panel_d_bytes, vl, a->form_d, r, lane);
+    if (!check_same(h, entered(a->form_h, want.h))) return check_differs("h of row %u unit %zu", r, unit);
+    if (!check_same(dg, entered(a->form_d, want.dg))) return check_differs("dg of row %u unit %zu", r, unit);
+    if (a->gated && !check_same(panel_value(a->du + panel * a->panel_d_bytes, vl, a->form_d, r, lane),
+                                entered(a->form_d, want.du)))
         return check_differs("du of row %u unit %zu", r, unit);
     const size_t staged = a->x == SWIGLU_X_F32 ? a->valid : a->valid + a->valid % 2; /* an odd end pairs with +0 */
     if (unit >= staged) return 1;
-    const int form = a->x == SWIGLU_X_F32 ? SWIGLU_WT_F32 : SWIGLU_WT_BF16_DOT;
+    const int form = a->x == SWIGLU_X_F32 ? SWIGLU_FORM_F32 : SWIGLU_FORM_BF16_PAIR;
     const size_t row = r * (size_t)SWIGLU_RECORD_BYTES;
     if (!check_same(record_value(a->row_dg + row, a->x, unit), entered(form, want.dg)))
         return check_differs("staged dg of row %u unit %zu of %zu", r, unit, a->valid);
@@ -191,14 +191,14 @@ static int check_grad_call(const struct swiglu_kern *kern, const struct swiglu_a
                            int data) {
     enum { MOST = MOST_ROWS * (MOST_UNITS + 3) };
     static float gate[2 * MOST], bias[2 * MOST_UNITS];
-    const int wt = bf16 ? SWIGLU_WT_BF16_DOT : SWIGLU_WT_F32, side = (int)(check_random() & 1);
-    struct grad_call t = {.kern = kern, .args = {.act = act, .gated = gated, .wt_h = wt, .wt_d = wt}};
+    const int form = bf16 ? SWIGLU_FORM_BF16_PAIR : SWIGLU_FORM_F32, side = (int)(check_random() & 1);
+    struct grad_call t = {.kern = kern, .args = {.act = act, .gated = gated, .form_h = form, .form_d = form}};
     struct swiglu_grad_args *a = &t.args;
     a->mr = 2 + 2 * (unsigned)(check_random() % (MOST_ROWS / 2));
     a->rows = 1 + (unsigned)(check_random() % a->mr);
     a->vectors = 2 + 2 * (unsigned)(check_random() & 1);
     a->valid = 1 + check_random() % (a->vectors * kern->vl);
-    a->x = bf16 ? kern->wt[SWIGLU_WT_BF16_DOT].x : SWIGLU_X_F32;
+    a->x = bf16 ? kern->path[SWIGLU_FORM_BF16_PAIR][SWIGLU_ARITH_BF16]->x : SWIGLU_X_F32;
     const size_t n = a->vectors * kern->vl;
     float *c = check_memory(SLOT_SRC, side, a->mr * n * sizeof *c);
     for (size_t i = 0; i < a->mr * n; i++) c[i] = check_value((enum check_data)data);

@@ -32,10 +32,10 @@ static float chunk_pairs(const float *x, const float *w, size_t k) {
     return sum;
 }
 
-float oracle_chain(enum swiglu_wt wt, const float *x, const float *w, size_t k, int add, float total) {
+float oracle_chain(int arith, const float *x, const float *w, size_t k, int add, float total) {
     for (size_t done = 0; done < k || done == 0; done += SWIGLU_CHUNK) {
         const size_t n = k - done < SWIGLU_CHUNK ? k - done : SWIGLU_CHUNK;
-        const float c = wt == SWIGLU_WT_BF16_DOT ? chunk_pairs(x + done, w + done, n)
+        const float c = arith == SWIGLU_ARITH_BF16 ? chunk_pairs(x + done, w + done, n)
                                                  : chunk_chain(x + done, w + done, n);
         total = add || done ? total + c : c;
     }
@@ -73,7 +73,7 @@ static struct oracle_grad situ_grad(const struct swiglu_act *act, float dh, floa
     float rows[2], h[4], dg[4], du[4]; /* panels hold whole pairs of rows */
     const struct swiglu_grad_args args = {
         .c = &dh, .gate = &gate, .up = &up, .per_group = 1, .act = act, .mr = 1, .rows = 1, .vectors = 1, .gated = 1,
-        .valid = 1, .wt_h = SWIGLU_WT_F32, .wt_d = SWIGLU_WT_F32, .h = (char *)h, .dg = (char *)dg,
+        .valid = 1, .form_h = SWIGLU_FORM_F32, .form_d = SWIGLU_FORM_F32, .h = (char *)h, .dg = (char *)dg,
         .du = (char *)du, .x = SWIGLU_X_F32, .row_dg = (char *)&rows[0], .row_du = (char *)&rows[1]};
     swiglu_kern_table_generic.grad(&args);
     o.h = h[0], o.dg = dg[0], o.du = du[0];

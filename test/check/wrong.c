@@ -38,8 +38,8 @@ static float pair_step(enum flaw flaw, float w, float x, float sum) {
     return swiglu_fma_flush(w, x, sum);
 }
 
-static float load(const char *w, enum swiglu_wt wt) {
-    return wt == SWIGLU_WT_F32 ? swiglu_f32_from_bits(swiglu_le32(w)) : swiglu_f16_widen(swiglu_le16(w));
+static float load(const char *w, int form) {
+    return form == SWIGLU_FORM_F32 ? swiglu_f32_from_bits(swiglu_le32(w)) : swiglu_f16_widen(swiglu_le16(w));
 }
 
 static float staged(const struct swiglu_tile_args *t, size_t e) {
@@ -48,15 +48,15 @@ static float staged(const struct swiglu_tile_args *t, size_t e) {
     return f;
 }
 
-static float wrong_chunk(const struct swiglu_tile_args *t, enum swiglu_wt wt, enum flaw flaw, unsigned vector,
+static float wrong_chunk(const struct swiglu_tile_args *t, int form, enum flaw flaw, unsigned vector,
                          size_t first, size_t n) {
-    const size_t lane = wt == SWIGLU_WT_F16 ? 2 : 4;
+    const size_t lane = form == SWIGLU_FORM_F16 ? 2 : 4;
     float sum = 0, other = 0;
     for (size_t s = first; s < first + n; s++) {
         const char *w = t->w0 + (2 * s + vector) * lane;
-        if (wt != SWIGLU_WT_BF16_DOT) {
+        if (form != SWIGLU_FORM_BF16_PAIR) {
             float *to = flaw == SPLIT_K && s % 2 ? &other : &sum;
-            *to = step(flaw, load(w, wt), staged(t, s), *to);
+            *to = step(flaw, load(w, form), staged(t, s), *to);
             continue;
         }
         const float even = swiglu_bf16_widen(swiglu_le16(w)), odd = swiglu_bf16_widen(swiglu_le16(w + 2));
@@ -83,26 +83,26 @@ static void wrong_store(const struct swiglu_store_args *t, enum flaw flaw) {
             memcpy((char *)t->y + r * t->ld_bytes + 4 * j, &t->c[r * t->vectors + j], 4);
 }
 
-static void wrong_tile(const struct swiglu_tile_args *t, enum swiglu_wt wt, enum flaw flaw) {
-    const size_t chunk = (flaw == SHORT_CHUNK ? 512 : SWIGLU_CHUNK) / (wt == SWIGLU_WT_BF16_DOT ? 2 : 1);
-    size_t steps = t->n_steps;
+static void wrong_tile(const struct swiglu_tile_args *t, int form, enum flaw flaw) {
+    const size_t chunk = (flaw == SHORT_CHUNK ? 512 : SWIGLU_CHUNK) / swiglu_forms[form].k_block;
+    size_t steps = (t->n_k + swiglu_forms[form].k_block - 1) / swiglu_forms[form].k_block;
     if (flaw == DROPPED_LAST_K && steps % 2) steps--;
     for (unsigned v = 0; v < 2; v++) {
         float total = t->c[v];
         int add = t->add && flaw != FORGOTTEN_TOTAL;
         for (size_t done = 0; done < steps || done == 0; done += chunk) {
             const size_t n = steps - done < chunk ? steps - done : chunk;
-            const float c = wrong_chunk(t, wt, flaw, v, done, n);
+            const float c = wrong_chunk(t, form, flaw, v, done, n);
             total = add || done ? total + c : c;
         }
         t->c[v] = total;
     }
     if (t->store) wrong_store(t->store, flaw);
-    if (flaw == OVER_READ) *(volatile float *)t->c += 0 * *(const volatile char *)(t->w0 + 8 * t->n_steps);
+    if (flaw == OVER_READ) *(volatile float *)t->c += 0 * *(const volatile char *)(t->w0 + 8 * t->n_k);
 }
 
-#define WRONG_TILE(name, wt, flaw) \
-    static void name(const struct swiglu_tile_args *t) { wrong_tile(t, SWIGLU_WT_##wt, flaw); }
+#define WRONG_TILE(name, form, flaw) \
+    static void name(const struct swiglu_tile_args *t) { wrong_tile(t, SWIGLU_FORM_##form, flaw); }
 WRONG_TILE(short_chunk, F32, SHORT_CHUNK)
 WRONG_TILE(split_k, F32, SPLIT_K)
 WRONG_TILE(two_roundings, F32, TWO_ROUNDINGS)
@@ -115,10 +115,10 @@ WRONG_TILE(denormal_flushed, F32, DENORMAL_FLUSHED)
 WRONG_TILE(stored_without_bias, F32, STORED_WITHOUT_BIAS)
 WRONG_TILE(nothing_wrong, F32, NOTHING)
 WRONG_TILE(f16_flushed, F16, F16_FLUSHED)
-WRONG_TILE(even_first, BF16_DOT, EVEN_FIRST)
-WRONG_TILE(no_flush, BF16_DOT, NO_FLUSH)
-WRONG_TILE(flush_as_rounded, BF16_DOT, FLUSH_AS_ROUNDED)
-WRONG_TILE(short_pair_chunk, BF16_DOT, SHORT_CHUNK)
+WRONG_TILE(even_first, BF16_PAIR, EVEN_FIRST)
+WRONG_TILE(no_flush, BF16_PAIR, NO_FLUSH)
+WRONG_TILE(flush_as_rounded, BF16_PAIR, FLUSH_AS_ROUNDED)
+WRONG_TILE(short_pair_chunk, BF16_PAIR, SHORT_CHUNK)
 
 /* ---- epilogues: the right function on wrong arguments, or its result spoilt ---- */
 
@@ -252,7 +252,7 @@ static size_t gate_at(const struct swiglu_grad_args *t, unsigned r, size_t i) {
 /* A gradient exactly on the bound passes; this one is cut off there. */
 static void bound_cuts_off(const struct swiglu_grad_args *t) {
     right->grad(t);
-    for (unsigned r = 0; r < t->rows && t->wt_d == SWIGLU_WT_F32; r++)
+    for (unsigned r = 0; r < t->rows && t->form_d == SWIGLU_FORM_F32; r++)
         for (size_t i = 0; i < t->valid && i < t->vectors; i++)
             if (t->gate[gate_at(t, r, i)] == t->act->gate_hi && !t->act->clamp_after)
                 memset(t->dg + i / 2 * t->panel_d_bytes + (r * 2 + i % 2) * 4, 0, 4);
@@ -273,7 +273,7 @@ static void last_row_dropped(const struct swiglu_grad_args *t) {
 static void odd_token_dropped(const struct swiglu_pack_args *t) {
     struct swiglu_pack_args a = *t;
     right->pack_rows(t);
-    if (t->n_k % 2 && t->n_k > 1 && t->wt == SWIGLU_WT_BF16_DOT) {
+    if (t->n_k % 2 && t->n_k > 1 && t->form == SWIGLU_FORM_BF16_PAIR) {
         a.n_k--;
         memset(t->dst + t->n_k / 2 * 8, 0, 4 * t->n_lanes);
         right->pack_rows(&a);
@@ -288,7 +288,7 @@ static void columns_over_read(const struct swiglu_pack_args *t) {
 
 static void turned_even_for_odd(const struct swiglu_turn_args *t) {
     right->turn(t);
-    for (size_t s = 0; s < t->n_steps && t->x == SWIGLU_X_BF16_IN_F32; s++) {
+    for (size_t s = 0; s < t->n_blocks && t->x == SWIGLU_X_BF16_IN_F32; s++) {
         char pair[8];
         memcpy(pair, t->rows[0] + 8 * s + 4, 4), memcpy(pair + 4, t->rows[0] + 8 * s, 4);
         memcpy(t->rows[0] + 8 * s, pair, 8);
@@ -312,12 +312,15 @@ static void must_fail(const char *name, int passed) {
     else n_missed++, printf("NOT CAUGHT: %s\n", name);
 }
 
-#define TRY_TILE(fn, form)                                                                 \
-    do {                                                                                   \
-        struct swiglu_tile tile = right->decode[0];                                        \
-        tile.run[SWIGLU_WT_##form] = fn;                                                   \
-        must_fail(#fn, check_tile(right, &tile, SWIGLU_WT_##form));                        \
-    } while (0)
+/* The tile of one row of a form replaced. */
+static int check_one_row(int form, swiglu_tile_fn *fn) {
+    const int arith = form == SWIGLU_FORM_BF16_PAIR ? SWIGLU_ARITH_BF16 : SWIGLU_ARITH_F32;
+    struct swiglu_path path = *right->path[form][arith];
+    path.few[0] = fn;
+    return check_tile(right, &path, arith, (struct swiglu_shape){1, 1, 0});
+}
+
+#define TRY_TILE(fn, form) must_fail(#fn, check_one_row(SWIGLU_FORM_##form, fn))
 #define TRY_ENTRY(member, fn, call)                                                        \
     do {                                                                                   \
         struct swiglu_kern wrong = *right;                                                 \
@@ -327,9 +330,7 @@ static void must_fail(const char *name, int passed) {
 
 /* The tile that flaws are put into is right itself, or all would be caught for another reason. */
 static void must_pass_unflawed(void) {
-    struct swiglu_tile tile = right->decode[0];
-    tile.run[SWIGLU_WT_F32] = nothing_wrong;
-    if (!check_tile(right, &tile, SWIGLU_WT_F32)) n_missed++, printf("WRONGLY CAUGHT: nothing_wrong\n");
+    if (!check_one_row(SWIGLU_FORM_F32, nothing_wrong)) n_missed++, printf("WRONGLY CAUGHT: nothing_wrong\n");
 }
 
 size_t check_wrong_kernels(size_t *caught) {
@@ -345,10 +346,10 @@ size_t check_wrong_kernels(size_t *caught) {
     TRY_TILE(denormal_flushed, F32);
     TRY_TILE(stored_without_bias, F32);
     TRY_TILE(f16_flushed, F16);
-    TRY_TILE(even_first, BF16_DOT);
-    TRY_TILE(no_flush, BF16_DOT);
-    TRY_TILE(flush_as_rounded, BF16_DOT);
-    TRY_TILE(short_pair_chunk, BF16_DOT);
+    TRY_TILE(even_first, BF16_PAIR);
+    TRY_TILE(no_flush, BF16_PAIR);
+    TRY_TILE(flush_as_rounded, BF16_PAIR);
+    TRY_TILE(short_pair_chunk, BF16_PAIR);
     TRY_ENTRY(hidden, swapped_gate_up, check_hidden(&wrong, SWIGLU_ACT_SILU, SWIGLU_X_F32));
     TRY_ENTRY(hidden, contracted_offset, check_hidden(&wrong, SWIGLU_ACT_SILU, SWIGLU_X_F32));
     TRY_ENTRY(hidden, clamp_drops_nan, check_hidden(&wrong, SWIGLU_ACT_SILU, SWIGLU_X_F32));

@@ -68,15 +68,15 @@ static void every_shipped_kernel_is_reachable(void **state) {
     };
     for (const uint64_t *level = each_level(); *level; level++)
         for (size_t i = 0; i < COUNT(forms); i++) {
-            const char *kernel, *why, *name = swiglu_kern_select(*level)->name;
+            const char *kernel, *why, *name = swiglu_kern_select(*level, NULL, 0)->name;
             assert_int_equal(swiglu_kernel_query(forms[i].dtype, forms[i].compute, *level, &kernel, &why), SWIGLU_OK);
             assert_int_equal(strncmp(kernel, forms[i].stem, strlen(forms[i].stem)), 0);
             assert_string_equal(kernel + strlen(forms[i].stem), name);
             assert_true(strlen(why) > 5);
         }
     /* an upper limit as a mask of all levels below */
-    assert_string_equal(swiglu_kern_select(SWIGLU_ISA_GENERIC)->name, "generic");
-    assert_null(swiglu_kern_select((uint64_t)1 << 40));
+    assert_string_equal(swiglu_kern_select(SWIGLU_ISA_GENERIC, NULL, 0)->name, "generic");
+    assert_null(swiglu_kern_select((uint64_t)1 << 40, NULL, 0));
     const char *kernel;
     assert_int_equal(swiglu_kernel_query(SWIGLU_F32, 0, (uint64_t)1 << 40, &kernel, NULL), SWIGLU_E_HARDWARE);
     assert_int_equal(swiglu_kernel_query(16, 0, 0, &kernel, NULL), SWIGLU_E_UNSUPPORTED);
