@@ -18,6 +18,7 @@ struct swiglu_tensor {
 struct swiglu_catalog {
     int strict;
     bool indexed;       /* an index lists which tensor is in which file */
+    bool partial;       /* one file that was asked for by name, of several by that name: tensors may be in the others */
     bool fastest_first; /* the format lists dimensions in that order: for messages */
     struct swiglu_file *files;
     size_t n_files, files_capacity;

@@ -19,6 +19,9 @@ struct config_parser {
     struct swiglu_json json;
 };
 
+/* The keys of an object, and where they stand. */
+struct config_keys { struct swiglu_names names; uint64_t *at; size_t capacity; };
+
 const char *swiglu_config_key_name(enum swiglu_config_key key) { return config_keys[key]; }
 
 enum swiglu_config_key swiglu_config_key_find(const char *name) {
@@ -70,15 +73,18 @@ static enum swiglu_status config_value(struct config_parser *p, struct swiglu_co
 
 /* The members of an object, up to its end. Called once for the whole and once for text_config in it. */
 static enum swiglu_status config_object(struct config_parser *p, struct swiglu_config_value *values,
-                                        struct swiglu_names *keys, bool *nested) {
+                                        struct config_keys *keys, bool *nested) {
     struct swiglu_json *json = &p->json;
     for (;;) {
         TRY(swiglu_json_next(json));
         if (json->token == SWIGLU_JSON_OBJECT_END) return SWIGLU_OK;
         if (json->cut)
             return swiglu_json_fail(json, json->offset, "a key of more than %d bytes", SWIGLU_LIMIT_KEY);
-        if (swiglu_names_push(keys, json->text, json->text_bytes)) return config_no_memory(p);
-        const char *name = swiglu_names_at(keys, keys->n - 1);
+        if (swiglu_grow(&keys->at, &keys->capacity, keys->names.n + 1, sizeof *keys->at) ||
+            swiglu_names_push(&keys->names, json->text, json->text_bytes))
+            return config_no_memory(p);
+        const char *name = swiglu_names_at(&keys->names, keys->names.n - 1);
+        keys->at[keys->names.n - 1] = json->offset;
         const enum swiglu_config_key key = swiglu_config_key_find(name);
         if (key < SWIGLU_CONFIG_KEYS) {
             TRY(config_value(p, &values[key]));
@@ -94,44 +100,51 @@ static enum swiglu_status config_object(struct config_parser *p, struct swiglu_c
     }
 }
 
-/* Two readers must see one model: keys that come twice are refused. */
-static enum swiglu_status config_unique(struct config_parser *p, struct swiglu_names *keys) {
+/* Two readers must see one model: keys that come twice are refused, whatever else is wrong. */
+static enum swiglu_status config_unique(struct config_parser *p, struct config_keys *keys) {
     size_t first, second;
-    if (swiglu_names_sort(keys)) return config_no_memory(p);
-    swiglu_names_duplicate(keys, &first, &second);
-    if (second == keys->n) return SWIGLU_OK;
-    return swiglu_json_fail(&p->json, p->json.offset, "duplicate key %.80s", swiglu_names_at(keys, second));
+    const bool repeated = swiglu_names_repeated(&keys->names, &first, &second);
+    if (!keys->names.order) return config_no_memory(p);
+    if (!repeated) return SWIGLU_OK;
+    return swiglu_json_fail(&p->json, keys->at[second], "duplicate key %.80s, first at byte %llu",
+                            swiglu_names_at(&keys->names, second), (unsigned long long)keys->at[first]);
 }
 
-static enum swiglu_status config_objects(struct config_parser *p, struct swiglu_names *outer,
-                                         struct swiglu_names *inner) {
+static enum swiglu_status config_objects(struct config_parser *p, struct config_keys *outer, struct config_keys *inner) {
     struct swiglu_json *json = &p->json;
-    struct swiglu_config_value *values = p->config->value;
     TRY(swiglu_json_next(json));
     if (json->token != SWIGLU_JSON_OBJECT) return swiglu_json_fail(json, json->offset, "an object is expected");
     for (bool nested = true; nested;) {
         nested = false;
-        TRY(config_object(p, values, outer, &nested));
+        TRY(config_object(p, p->config->value, outer, &nested));
         if (nested) TRY(config_object(p, p->text, inner, NULL));
     }
+    return swiglu_json_next(json); /* nothing follows */
+}
+
+static enum swiglu_status config_whole(struct config_parser *p, struct config_keys *outer, struct config_keys *inner) {
+    const enum swiglu_status status = config_objects(p, outer, inner);
+    if (status != SWIGLU_OK && status != SWIGLU_E_FORMAT) return status;
     TRY(config_unique(p, outer));
     TRY(config_unique(p, inner));
     for (int k = 0; k < SWIGLU_CONFIG_KEYS; k++)
-        if (p->text[k].known) values[k] = p->text[k];
-    return swiglu_json_next(json); /* nothing follows */
+        if (p->text[k].known) p->config->value[k] = p->text[k];
+    return status;
 }
 
 static enum swiglu_status config_parse(struct config_parser *p) {
     const struct swiglu_file *file = &p->catalog->files[p->config->file];
-    struct swiglu_names outer = {0}, inner = {0};
+    struct config_keys outer = {0}, inner = {0};
     swiglu_json_begin(&p->json, file, "config", 0, file->bytes, p->error);
     p->json.not_finite = true;
     if (file->bytes > SWIGLU_LIMIT_HEADER)
         return swiglu_json_fail(&p->json, 0, "config of %llu bytes: limit %d", (unsigned long long)file->bytes,
                                 SWIGLU_LIMIT_HEADER);
-    const enum swiglu_status status = config_objects(p, &outer, &inner);
-    swiglu_names_free(&outer);
-    swiglu_names_free(&inner);
+    const enum swiglu_status status = config_whole(p, &outer, &inner);
+    swiglu_names_free(&outer.names);
+    swiglu_names_free(&inner.names);
+    swiglu_free(outer.at);
+    swiglu_free(inner.at);
     return status;
 }
 

@@ -265,19 +265,27 @@ static enum swiglu_status gguf_alignment(struct gguf_parser *p) {
                             (ull)a);
 }
 
+/* A list was read: a name that stands twice in it is told before what else is wrong. offset: of the second's entry. */
+static enum swiglu_status gguf_end_list(struct gguf_parser *p, struct swiglu_names *names, const char *part,
+                                        enum swiglu_status status) {
+    size_t first, second;
+    if (status != SWIGLU_OK && status != SWIGLU_E_FORMAT) return status;
+    const bool repeated = swiglu_names_repeated(names, &first, &second);
+    if (!names->order) return gguf_no_memory(p);
+    if (!repeated) return status;
+    const bool is_key = names == &p->g->keys;
+    p->index = second, p->name = NULL, p->part = part;
+    return gguf_bad(p, is_key ? p->g->kvs[second].offset : p->g->catalog->tensors[second].entry, SWIGLU_E_FORMAT,
+                    " %.80s: duplicate of %s[%zu].%s", swiglu_names_at(names, second), p->group, first, part);
+}
+
 static enum swiglu_status gguf_metadata(struct gguf_parser *p, uint64_t n_kv) {
     struct swiglu_gguf *g = p->g;
-    size_t first, second;
+    enum swiglu_status status = SWIGLU_OK;
     uint64_t shards;
     p->group = "kv";
-    for (p->index = 0; p->index < n_kv; p->index++) TRY(gguf_kv(p));
-    p->part = "key";
-    if (swiglu_names_sort(&g->keys)) return gguf_no_memory(p);
-    swiglu_names_duplicate(&g->keys, &first, &second);
-    p->index = second;
-    if (second < n_kv)
-        return gguf_bad(p, g->kvs[second].offset, SWIGLU_E_FORMAT, " %.60s: duplicate of kv[%zu].key",
-                        swiglu_names_at(&g->keys, second), first);
+    for (p->index = 0; p->index < n_kv && status == SWIGLU_OK; p->index++) status = gguf_kv(p);
+    TRY(gguf_end_list(p, &g->keys, "key", status));
     p->group = NULL;
     const struct swiglu_kv *split = swiglu_gguf_find(g, "split.count");
     p->part = "split.count";
@@ -412,7 +420,7 @@ static enum swiglu_status gguf_data(struct gguf_parser *p, uint64_t data_end) {
 static enum swiglu_status gguf_header(struct gguf_parser *p) {
     struct swiglu_gguf *g = p->g;
     uint64_t n_tensors, n_kv, data_end = 0;
-    size_t first, second;
+    enum swiglu_status status = SWIGLU_OK;
     TRY(gguf_magic(p));
     TRY(gguf_version(p));
     TRY(gguf_u64(p, "n_tensors", &n_tensors));
@@ -421,14 +429,8 @@ static enum swiglu_status gguf_header(struct gguf_parser *p) {
     TRY(gguf_check_count(p, "n_kv", 16, n_kv, SWIGLU_MIN_KV_BYTES));
     TRY(gguf_metadata(p, n_kv));
     p->group = "tensor";
-    for (p->index = 0; p->index < n_tensors; p->index++) TRY(gguf_tensor(p, &data_end));
-    p->name = NULL, p->part = "name";
-    if (swiglu_names_sort(&g->catalog->names)) return gguf_no_memory(p);
-    swiglu_names_duplicate(&g->catalog->names, &first, &second);
-    p->index = second;
-    if (second < n_tensors)
-        return gguf_bad(p, g->catalog->tensors[second].entry, SWIGLU_E_FORMAT, " %.80s: duplicate of tensor[%zu].name",
-                        swiglu_names_at(&g->catalog->names, second), first);
+    for (p->index = 0; p->index < n_tensors && status == SWIGLU_OK; p->index++) status = gguf_tensor(p, &data_end);
+    TRY(gguf_end_list(p, &g->catalog->names, "name", status));
     return gguf_data(p, data_end);
 }
 

@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "io/experts.h"
-
-typedef unsigned long long ull;
+#include "io/hf_config.h"
 
 struct hf_name { enum swiglu_scheme scheme; const char *base; enum swiglu_role role; enum swiglu_pack pack; };
 
@@ -26,14 +25,6 @@ static const char *const hf_prefixes[] = {
     "bert.encoder.layer.", "blocks.",
 };
 enum { N_PREFIXES = sizeof hf_prefixes / sizeof hf_prefixes[0] };
-
-/* How one checkpoint names its tensors. */
-struct hf_naming {
-    const char *prefix;                    /* NULL: none of the list is there */
-    const struct swiglu_hf_family *family; /* NULL: unknown */
-    enum swiglu_scheme scheme;             /* SWIGLU_SCHEMES: none fits */
-    const struct swiglu_config *config;
-};
 
 /* ---- names ---- */
 
@@ -64,7 +55,7 @@ static const char *hf_digits(const char *name) {
 }
 
 static enum swiglu_name_kind hf_parse(const void *ctx, const char *name, struct swiglu_layer_name *out) {
-    const struct hf_naming *naming = ctx;
+    const struct swiglu_hf_naming *naming = ctx;
     const char *digits = hf_digits(name);
     if (!digits) return SWIGLU_NAME_OTHER;
     *out = (struct swiglu_layer_name){.digits = digits};
@@ -84,7 +75,7 @@ static enum swiglu_oddity hf_oddity(const char *rest) {
     return strstr(rest, "act.scales") ? SWIGLU_ODD_ACT_SCALE : SWIGLU_ODD_UNKNOWN;
 }
 
-static bool hf_add_norm(const struct hf_naming *naming, struct swiglu_layer *layer, const char *rest, size_t tensor) {
+static bool hf_add_norm(const struct swiglu_hf_naming *naming, struct swiglu_layer *layer, const char *rest, size_t tensor) {
     for (int k = 0; naming->family && k < SWIGLU_HF_NORMS; k++) {
         const char *norm = naming->family->norms[k];
         if (!norm || !hf_is(rest, norm, ".weight")) continue;
@@ -95,7 +86,7 @@ static bool hf_add_norm(const struct hf_naming *naming, struct swiglu_layer *lay
 }
 
 static void hf_add(const void *ctx, struct swiglu_layer *layer, const struct swiglu_layer_name *name, size_t tensor) {
-    const struct hf_naming *naming = ctx;
+    const struct swiglu_hf_naming *naming = ctx;
     if (hf_add_norm(naming, layer, name->rest, tensor)) return;
     for (size_t i = 0; i < N_NAMES; i++) {
         const struct hf_name *n = &hf_names[i];
@@ -112,7 +103,7 @@ static void hf_add(const void *ctx, struct swiglu_layer *layer, const struct swi
 }
 
 /* Model types whose tensor of all experts is [experts, out, in], the gate first (transformers 5). */
-static bool hf_stacks_rows(const struct hf_naming *naming) {
+static bool hf_stacks_rows(const struct swiglu_hf_naming *naming) {
     static const char *const types[] = {"deepseek_v2", "deepseek_v3", "glm4_moe", "mixtral", "olmoe", "qwen2_moe",
                                         "qwen3_moe"};
     for (size_t i = 0; naming->family && i < sizeof types / sizeof types[0]; i++)
@@ -154,7 +145,7 @@ static void hf_expert(const void *ctx, const char *rest, struct swiglu_expert_pa
 
 static bool hf_role_name(const struct swiglu_layer_rules *rules, size_t layer, enum swiglu_role role, char *dst,
                          size_t n) {
-    const struct hf_naming *naming = rules->ctx;
+    const struct swiglu_hf_naming *naming = rules->ctx;
     for (size_t i = 0; i < N_NAMES; i++)
         if (hf_names[i].scheme == naming->scheme && hf_names[i].role == role)
             return snprintf(dst, n, "%s%zu.%s.weight", naming->prefix, layer, hf_names[i].base) > 0;
@@ -164,7 +155,7 @@ static bool hf_role_name(const struct swiglu_layer_rules *rules, size_t layer, e
 /* ---- which family ---- */
 
 /* Counts, per scheme, the weights that have its names in layers of the prefix. */
-static void hf_count(const struct swiglu_catalog *c, const struct hf_naming *naming, size_t counts[SWIGLU_SCHEMES]) {
+static void hf_count(const struct swiglu_catalog *c, const struct swiglu_hf_naming *naming, size_t counts[SWIGLU_SCHEMES]) {
     struct swiglu_layer_name name;
     for (size_t i = 0; i < c->names.n; i++) {
         if (hf_parse(naming, swiglu_names_at(&c->names, i), &name) != SWIGLU_NAME_LAYER || name.other_stack) continue;
@@ -172,7 +163,7 @@ static void hf_count(const struct swiglu_catalog *c, const struct hf_naming *nam
     }
 }
 
-static void hf_find_prefix(const struct swiglu_catalog *c, struct hf_naming *naming) {
+static void hf_find_prefix(const struct swiglu_catalog *c, struct swiglu_hf_naming *naming) {
     size_t best = N_PREFIXES;
     for (size_t i = 0; i < c->names.n; i++) {
         struct swiglu_layer_name name;
@@ -195,7 +186,7 @@ static const struct swiglu_hf_family *hf_choose(const char *model_type, const si
 
 /* The names decide within a model_type, and alone where there is no config: but never on the activation of a model_type
  * that is unknown. */
-static void hf_find_family(const struct swiglu_catalog *c, struct hf_naming *naming) {
+static void hf_find_family(const struct swiglu_catalog *c, struct swiglu_hf_naming *naming) {
     size_t counts[SWIGLU_SCHEMES] = {0};
     hf_find_prefix(c, naming);
     hf_count(c, naming, counts);
@@ -211,65 +202,7 @@ static void hf_find_family(const struct swiglu_catalog *c, struct hf_naming *nam
         naming->scheme = by_names->scheme;
 }
 
-/* ---- config.json ---- */
-
-static enum swiglu_status hf_bad_value(const struct swiglu_layer_rules *rules, enum swiglu_config_key key,
-                                       const char *wanted, struct swiglu_error *error) {
-    const struct hf_naming *naming = rules->ctx;
-    return swiglu_catalog_fail(rules->catalog, naming->config->file, error, SWIGLU_E_FORMAT,
-                               naming->config->value[key].offset, "%s: %s is expected", swiglu_config_key_name(key),
-                               wanted);
-}
-
-/* The first of the keys that is there. */
-static enum swiglu_status hf_width(const struct swiglu_layer_rules *rules, enum swiglu_config_key first,
-                                   enum swiglu_config_key last, size_t layer, struct swiglu_width_fact *fact,
-                                   struct swiglu_error *error) {
-    const struct swiglu_config *config = ((const struct hf_naming *)rules->ctx)->config;
-    for (int key = first; key <= (int)last; key++) {
-        const struct swiglu_config_value *v = &config->value[key];
-        if (!v->known) continue;
-        const bool list = v->token == SWIGLU_JSON_ARRAY;
-        if (!list && v->token != SWIGLU_JSON_INTEGER)
-            return hf_bad_value(rules, (enum swiglu_config_key)key, "an integer, or a list of them,", error);
-        if (list && layer >= v->n)
-            return hf_bad_value(rules, (enum swiglu_config_key)key, "a value for each layer", error);
-        *fact = (struct swiglu_width_fact){.known = true, .value = list ? config->integers[v->first + layer] : v->integer,
-                                           .offset = v->offset, .file = config->file};
-        snprintf(fact->key, sizeof fact->key, "%s", swiglu_config_key_name((enum swiglu_config_key)key));
-        return SWIGLU_OK;
-    }
-    return SWIGLU_OK;
-}
-
-static enum swiglu_status hf_facts(const struct swiglu_layer_rules *rules, size_t layer, struct swiglu_facts *facts,
-                                   struct swiglu_error *error) {
-    const struct hf_naming *naming = rules->ctx;
-    const struct swiglu_config *config = naming->config;
-    if (!config->present || !naming->family) return SWIGLU_OK;
-    TRY(hf_width(rules, SWIGLU_CONFIG_HIDDEN_SIZE, SWIGLU_CONFIG_D_MODEL, layer, &facts->d_model, error));
-    TRY(hf_width(rules, SWIGLU_CONFIG_INTERMEDIATE_SIZE, SWIGLU_CONFIG_MLP_HIDDEN_SIZE, layer, &facts->d_ff, error));
-    if (!naming->family->act_key) return SWIGLU_OK;
-    const enum swiglu_config_key key = swiglu_config_key_find(naming->family->act_key);
-    const struct swiglu_config_value *v = &config->value[key];
-    if (!v->known) return SWIGLU_OK;
-    if (v->token != SWIGLU_JSON_STRING) return hf_bad_value(rules, key, "a string", error);
-    facts->activation = v->text;
-    snprintf(facts->source, sizeof facts->source, "config.json %s", naming->family->act_key);
-    return SWIGLU_OK;
-}
-
-static enum swiglu_status hf_check_count(const struct swiglu_layer_rules *rules, uint64_t n_seen,
-                                         struct swiglu_error *error) {
-    const struct swiglu_config *config = ((const struct hf_naming *)rules->ctx)->config;
-    int key = SWIGLU_CONFIG_NUM_HIDDEN_LAYERS;
-    while (key < SWIGLU_CONFIG_NUM_LAYERS && !config->value[key].known) key++;
-    const struct swiglu_config_value *v = &config->value[key];
-    if (!n_seen || !v->known || v->token != SWIGLU_JSON_INTEGER || v->integer == n_seen) return SWIGLU_OK;
-    return swiglu_catalog_warn(rules->catalog, config->file, error, v->offset,
-                               "%s %llu, but the tensors show %llu layers; the tensors decide",
-                               swiglu_config_key_name((enum swiglu_config_key)key), (ull)v->integer, (ull)n_seen);
-}
+/* ---- all of it ---- */
 
 /* "feed_forward.w1, w3, w2": what a scheme is told by. */
 static void hf_scheme_words(enum swiglu_scheme scheme, char *dst, size_t n) {
@@ -281,7 +214,7 @@ static void hf_scheme_words(enum swiglu_scheme scheme, char *dst, size_t n) {
     }
 }
 
-static void hf_labels(struct swiglu_layer_rules *rules, const struct hf_naming *naming) {
+static void hf_labels(struct swiglu_layer_rules *rules, const struct swiglu_hf_naming *naming) {
     const char *type = swiglu_config_model_type(naming->config);
     char words[72] = "";
     if (type[0]) {
@@ -298,16 +231,18 @@ static void hf_labels(struct swiglu_layer_rules *rules, const struct hf_naming *
 enum swiglu_status swiglu_hf_layers(struct swiglu_layers *layers, struct swiglu_catalog *catalog,
                                     const struct swiglu_config *config, const char *override, bool experts,
                                     struct swiglu_error *error) {
-    struct hf_naming naming = {.config = config, .scheme = SWIGLU_SCHEMES};
+    struct swiglu_hf_naming naming = {.config = config, .scheme = SWIGLU_SCHEMES};
+    TRY(swiglu_hf_check_config(catalog, config, error));
     hf_find_family(catalog, &naming);
     const struct swiglu_naming names = {&naming, hf_parse, hf_add, hf_expert};
     struct swiglu_layer_rules rules = {.catalog = catalog, .family = naming.family ? &naming.family->family : NULL,
                                        .override = override, .experts = experts,
                                        .in_out = naming.family && naming.family->in_out,
-                                       .ctx = &naming, .facts = hf_facts, .role_name = hf_role_name};
+                                       .ctx = &naming, .facts = swiglu_hf_facts, .role_name = hf_role_name};
     hf_labels(&rules, &naming);
+    TRY(swiglu_hf_promises(&rules, error));
     TRY(swiglu_layers_find(layers, &rules, &names, error));
-    const enum swiglu_status status = hf_check_count(&rules, layers->n_seen, error);
+    const enum swiglu_status status = swiglu_hf_compare(&rules, layers->n_seen, error);
     if (status != SWIGLU_OK) swiglu_layers_free(layers);
     return status;
 }

@@ -86,9 +86,7 @@ static enum swiglu_status index_weight_map(struct index_parser *p) {
 }
 
 static enum swiglu_status index_object(struct index_parser *p) {
-    struct swiglu_index *index = p->index;
     struct swiglu_json *json = &p->json;
-    size_t first, second;
     bool found = false;
     TRY(swiglu_json_next(json));
     if (json->token != SWIGLU_JSON_OBJECT) return swiglu_json_fail(json, json->offset, "an object is expected");
@@ -105,11 +103,19 @@ static enum swiglu_status index_object(struct index_parser *p) {
         }
     }
     if (!found) return swiglu_json_fail(json, json->offset, "weight_map is missing");
-    TRY(swiglu_json_next(json)); /* nothing follows */
-    if (swiglu_names_sort(&index->names) || swiglu_names_sort(&index->shards)) return index_no_memory(p);
-    swiglu_names_duplicate(&index->names, &first, &second);
-    if (second == index->names.n) return SWIGLU_OK;
-    return swiglu_json_fail(json, index->offset[second], "weight_map: duplicate key %.80s, first at byte %llu",
+    return swiglu_json_next(json); /* nothing follows */
+}
+
+/* A name that stands twice is told before what else is wrong. */
+static enum swiglu_status index_whole(struct index_parser *p) {
+    struct swiglu_index *index = p->index;
+    size_t first, second;
+    const enum swiglu_status status = index_object(p);
+    if (status != SWIGLU_OK && status != SWIGLU_E_FORMAT) return status;
+    const bool repeated = swiglu_names_repeated(&index->names, &first, &second);
+    if (!index->names.order || swiglu_names_sort(&index->shards)) return index_no_memory(p);
+    if (!repeated) return status;
+    return swiglu_json_fail(&p->json, index->offset[second], "weight_map: duplicate key %.80s, first at byte %llu",
                             swiglu_names_at(&index->names, second), (unsigned long long)index->offset[first]);
 }
 
@@ -124,7 +130,7 @@ enum swiglu_status swiglu_index_read(struct swiglu_index *index, struct swiglu_c
     const struct swiglu_file *file = &catalog->files[index->file];
     swiglu_json_begin(&p->json, file, "index", 0, file->bytes, error);
     const enum swiglu_status status = file->bytes <= SWIGLU_LIMIT_HEADER
-                 ? index_object(p)
+                 ? index_whole(p)
                  : swiglu_json_fail(&p->json, 0, "index of %llu bytes: limit %d", (unsigned long long)file->bytes,
                                     SWIGLU_LIMIT_HEADER);
     swiglu_free(p);

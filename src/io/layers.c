@@ -50,6 +50,7 @@ static void layers_fill(struct swiglu_layers *layers, const struct swiglu_catalo
     for (size_t i = 0; i < layers->n; i++) {
         for (int r = 0; r < SWIGLU_ROLES; r++) layers->at[i].tensor[r] = -1;
         layers->at[i].oddity = SWIGLU_ODD_NONE;
+        layers->at[i].shared = -1;
         layers->at[i].info.expert = SWIGLU_EXPERT_NONE;
     }
     for (size_t i = 0; i < c->names.n; i++) {
@@ -61,6 +62,9 @@ static void layers_fill(struct swiglu_layers *layers, const struct swiglu_catalo
         layer->info.layer = name.layer;
         if (!name.other_stack) {
             naming->add(naming->ctx, layer, &name, i);
+            struct swiglu_expert_part part = {.expert = SWIGLU_EXPERT_NONE};
+            naming->expert(naming->ctx, name.rest, &part);
+            if (part.expert == SWIGLU_EXPERT_SHARED) layer->shared = (long)i;
         } else if (name.counts) {
             swiglu_layer_add_oddity(layer, SWIGLU_ODD_STACK, i);
         }

@@ -41,6 +41,7 @@ struct swiglu_layer {
     enum swiglu_pack pack;
     enum swiglu_oddity oddity;
     long odd_tensor;
+    long shared; /* a tensor of the shared expert beside the layer's other ones; -1 = none */
     char reason[224], activation[96], source[96];
     struct swiglu_source read[3]; /* gate, up, down: filled by the model */
     _Atomic(void *) bias[3];      /* gate, up, down: read at the first description, then kept */
@@ -117,6 +118,15 @@ struct swiglu_facts {
     float param[6]; /* of the activation */
 };
 
+/* Tensors that the metadata speak of as such. */
+enum swiglu_promised { SWIGLU_PROMISED_BIASES, SWIGLU_PROMISED_GATE, SWIGLU_PROMISED_SHARED, SWIGLU_PROMISES };
+struct swiglu_promise {
+    bool known, there;
+    char words[80]; /* "mlp_bias true" */
+    uint64_t offset;
+    size_t file;
+};
+
 /* What all layers of a checkpoint are judged by. */
 struct swiglu_layer_rules {
     struct swiglu_catalog *catalog;
@@ -126,6 +136,7 @@ struct swiglu_layer_rules {
     char label[96];                     /* "architecture llama" */
     char unknown[128];                  /* without family: "unknown architecture \"x\"" */
     bool in_out;
+    struct swiglu_promise promise[SWIGLU_PROMISES];
     const void *ctx;
     enum swiglu_status (*facts)(const struct swiglu_layer_rules *rules, size_t layer, struct swiglu_facts *facts,
                                 struct swiglu_error *error);

@@ -11,6 +11,7 @@
 #include "io/gguf_layers.h"
 #include "io/hf_layers.h"
 #include "io/safetensors.h"
+#include "io/shard_name.h"
 
 struct swiglu_model {
     bool is_gguf;
@@ -45,10 +46,12 @@ static enum swiglu_status model_format(struct swiglu_model *m, const char *path,
 
 static enum swiglu_status model_read_headers(struct swiglu_model *m, const char *path, bool scan,
                                              struct swiglu_error *error) {
+    struct swiglu_shard_name name;
     if (swiglu_folder_is(path)) return swiglu_folder_read(&m->catalog, &m->config, path, scan, error);
     TRY(swiglu_catalog_add_file(&m->catalog, path, error));
     TRY(model_format(m, path, error));
     if (m->is_gguf) return swiglu_gguf_read(&m->gguf, &m->catalog, error);
+    m->catalog.partial = swiglu_shard_name(path, ".safetensors", &name) && name.count > 1;
     TRY(swiglu_safetensors_read(&m->catalog, 0, error));
     TRY(swiglu_catalog_sort(&m->catalog, error));
     return swiglu_folder_config(&m->catalog, &m->config, path, error);

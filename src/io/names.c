@@ -69,6 +69,12 @@ void swiglu_names_duplicate(const struct swiglu_names *names, size_t *first, siz
     }
 }
 
+bool swiglu_names_repeated(struct swiglu_names *names, size_t *first, size_t *second) {
+    if (swiglu_names_sort(names)) return false;
+    swiglu_names_duplicate(names, first, second);
+    return *second < names->n;
+}
+
 void swiglu_names_free(struct swiglu_names *names) {
     swiglu_free(names->text);
     swiglu_free(names->start);

@@ -27,6 +27,10 @@ bool swiglu_names_sort(struct swiglu_names *names); /* true when memory is short
 size_t swiglu_names_find(const struct swiglu_names *names, const char *name);
 /* Of a sorted list: the pair of equal names whose second comes first; *second = n when all differ. */
 void swiglu_names_duplicate(const struct swiglu_names *names, size_t *first, size_t *second);
+/* After a refusal: whether what was read so far holds a name twice, which is then what has to be said. Short of memory it is
+ * not known. */
+bool swiglu_names_repeated(struct swiglu_names *names, size_t *first, size_t *second);
+
 void swiglu_names_free(struct swiglu_names *names);
 
 #endif

@@ -207,6 +207,53 @@ static enum swiglu_status layer_check_bias(const struct layer_case *c, enum swig
     return SWIGLU_OK;
 }
 
+/* ---- promises ---- */
+
+/* What the metadata say of the layer's tensors and what is there. Of a part of a checkpoint it is only the reason why the
+ * block is left out. */
+static SW_PRINTF(3, 4) enum swiglu_status layer_broken(const struct layer_case *c, const struct swiglu_promise *promise,
+                                                       const char *format, ...) {
+    const struct swiglu_catalog *catalog = c->rules->catalog;
+    char text[320];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (!catalog->partial)
+        return swiglu_catalog_fail(catalog, promise->file, c->error, SWIGLU_E_FORMAT, promise->offset, "%s, but %s",
+                                   promise->words, text);
+    layer_leave(c->layer, "%s, but in this file %s", promise->words, text);
+    return SWIGLU_OK;
+}
+
+static enum swiglu_status layer_check_promises(const struct layer_case *c) {
+    const long *t = c->layer->tensor;
+    const struct swiglu_promise *biases = &c->rules->promise[SWIGLU_PROMISED_BIASES],
+                                *gate = &c->rules->promise[SWIGLU_PROMISED_GATE];
+    const bool gated = c->layer->info.layout != SWIGLU_UNGATED;
+    if (c->layer->info.expert != SWIGLU_EXPERT_NONE) return SWIGLU_OK; /* they speak of dense blocks */
+    if (gate->known && gate->there != gated)
+        return layer_broken(c, gate, "tensor %.80s is that of a block %s a gate",
+                            layer_tensor_name(c, t[SWIGLU_ROLE_UP]), gated ? "with" : "without");
+    for (int r = SWIGLU_ROLE_GATE; biases->known && r <= SWIGLU_ROLE_DOWN; r++) {
+        const long bias = t[r + SWIGLU_ROLE_GATE_BIAS - SWIGLU_ROLE_GATE];
+        if (t[r] >= 0 && biases->there && bias < 0)
+            return layer_broken(c, biases, "tensor %.80s has no bias beside it", layer_tensor_name(c, t[r]));
+        if (t[r] >= 0 && !biases->there && bias >= 0)
+            return layer_broken(c, biases, "there is a tensor %.80s", layer_tensor_name(c, bias));
+    }
+    return SWIGLU_OK;
+}
+
+static enum swiglu_status layer_check_shared(const struct layer_case *c) {
+    const struct swiglu_promise *shared = &c->rules->promise[SWIGLU_PROMISED_SHARED];
+    const long there = c->layer->shared;
+    if (!shared->known || shared->there == (there >= 0)) return SWIGLU_OK;
+    if (there >= 0) return layer_broken(c, shared, "there is a tensor %.80s", layer_tensor_name(c, there));
+    return layer_broken(c, shared, "beside tensor %.80s there is none of a shared expert",
+                        layer_tensor_name(c, c->layer->odd_tensor));
+}
+
 static void layer_check_decoder(const struct layer_case *c, enum swiglu_role role) {
     const long i = c->layer->tensor[role];
     if (i >= 0 && !swiglu_dtype_find((int)layer_tensor(c, i)->type))
@@ -298,7 +345,7 @@ static enum swiglu_status layer_judge(struct layer_case *c) {
     if (layer->oddity <= SWIGLU_ODD_STACK) {
         layer->info.kind = layer->oddity == SWIGLU_ODD_STACK ? "other stack" : "experts";
         layer_explain_oddity(c);
-        return SWIGLU_OK;
+        return layer->oddity == SWIGLU_ODD_EXPERTS ? layer_check_shared(c) : SWIGLU_OK;
     }
     TRY(layer_shapes(c));
     if (layer->info.expert != SWIGLU_EXPERT_NONE)
@@ -309,6 +356,7 @@ static enum swiglu_status layer_judge(struct layer_case *c) {
     TRY(rules->facts(rules, layer->info.layer, &c->facts, c->error));
     TRY(layer_check_widths(c));
     layer_check_form(c);
+    TRY(layer_check_promises(c));
     TRY(layer_check_bias(c, SWIGLU_ROLE_GATE_BIAS, SWIGLU_ROLE_GATE));
     TRY(layer_check_bias(c, SWIGLU_ROLE_UP_BIAS, SWIGLU_ROLE_UP));
     TRY(layer_check_bias(c, SWIGLU_ROLE_DOWN_BIAS, SWIGLU_ROLE_DOWN));

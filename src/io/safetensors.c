@@ -307,11 +307,20 @@ static enum swiglu_status st_read(struct st_parser *p) {
     return st_layout(p);
 }
 
+/* A name that stands twice is the cause of whatever else is wrong with its places. */
+static enum swiglu_status st_read_all(struct st_parser *p) {
+    size_t first, second;
+    const enum swiglu_status status = st_read(p);
+    if (status == SWIGLU_E_FORMAT && swiglu_names_repeated(&p->catalog->names, &first, &second))
+        return swiglu_catalog_sort(p->catalog, p->error);
+    return status;
+}
+
 enum swiglu_status swiglu_safetensors_read(struct swiglu_catalog *catalog, size_t file, struct swiglu_error *error) {
     struct st_parser *p = swiglu_alloc(sizeof *p);
     if (!p) return swiglu_catalog_fail(catalog, file, error, SWIGLU_E_MEMORY, SWIGLU_NO_OFFSET, "out of memory");
     p->catalog = catalog, p->file = file, p->first = catalog->names.n, p->error = error;
-    const enum swiglu_status status = st_read(p);
+    const enum swiglu_status status = st_read_all(p);
     swiglu_names_free(&p->metadata);
     swiglu_free(p);
     return status;

@@ -45,6 +45,8 @@ ROWS = [
     ("S08-nul", ST(b"{}\0\0"), ["header: '\\x00' where the end is expected", "at byte 10"]),
     ("S09", ST(b'{"a":' + F32_4 + b',"a":' + F32_8 + b"}", bytes(8)), ["tensor a: duplicate key"]),
     ("S10", ST(b'{"a":' + F32_4 + b',"\\u0061":' + F32_8 + b"}", bytes(8)), ["tensor a: duplicate key"]),
+    ("S09-place", ST(b'{"a":' + F32_4 + b',"a":' + F32_4 + b"}", bytes(4)), ["tensor a: duplicate key, first at byte 9"]),
+    ("S09-end", ST(b'{"a":' + F32_4 + b',"a":' + F32_8 + b"}", bytes(4)), ["tensor a: duplicate key"]),
     ("S11", ST(b'{"a":{"dtype":"F32","dtype":"F16","shape":[],"data_offsets":[0,4]}}', bytes(4)),
      ["tensor a: duplicate field dtype"]),
     ("S12", ST(b'{"a":' + b"[" * 1000000), ["header: depth 33", "limit 32"]),

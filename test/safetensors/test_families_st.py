@@ -327,11 +327,18 @@ def test_packed_without_config_is_not_evaluated(tmp_path):
 
 # ---- activations ----
 
+GEMMA_GELU = 'config.json hidden_act "gelu", the tanh form of Gemma\'s files'
+
+
 @pytest.mark.parametrize("config, act, source", [
-    ({"model_type": "gemma", "hidden_act": "gelu", "hidden_activation": None}, "gelu_tanh", "model_type gemma"),
+    ({"model_type": "gemma", "hidden_act": "gelu", "hidden_activation": None}, "gelu_tanh", GEMMA_GELU),
+    ({"model_type": "gemma3_text", "hidden_act": "gelu"}, "gelu_tanh", GEMMA_GELU),
     ({"model_type": "gemma", "hidden_act": "gelu", "hidden_activation": "gelu_pytorch_tanh"}, "gelu_tanh",
      "config.json hidden_activation"),
-    ({"model_type": "gemma", "hidden_act": "gelu"}, "gelu_tanh", "model_type gemma"),
+    ({"model_type": "gemma"}, "gelu_tanh", "model_type gemma"),
+    ({"model_type": "gemma", "hidden_act": "gelu_pytorch_tanh"}, "gelu_tanh", "config.json hidden_act"),
+    ({"model_type": "gemma2", "hidden_act": "silu"}, "silu", "config.json hidden_act"),
+    ({"model_type": "gemma3", "hidden_act": "relu", "hidden_activation": None}, "relu", "config.json hidden_act"),
     ({"model_type": "gemma", "hidden_activation": "gelu"}, "gelu", "config.json hidden_activation"),
     ({"model_type": "llama", "hidden_act": "gelu"}, "gelu", "config.json hidden_act"),
 ])
@@ -341,7 +348,7 @@ def test_C016_two_keys_for_one_activation(tmp_path, config, act, source):
     write_config(tmp_path, **config)
     with capi.opened(tmp_path) as model:
         assert model.block(0).activation_source.decode() == source
-        assert model.block(0).act.kind == {"gelu": 5, "gelu_tanh": 6}[act]
+        assert model.block(0).act.kind == {"silu": 4, "gelu": 5, "gelu_tanh": 6, "relu": 1}[act]
         check_block(model, 0, parts, ACT[act])
 
 
@@ -543,7 +550,7 @@ def test_C188_no_intermediate_size(tmp_path):
 
 
 def test_number_of_layers(tmp_path):
-    for n, warnings in ((2, 0), (1, 1), (2**63, 1), (None, 0), ("two", 0)):
+    for n, warnings in ((2, 0), (1, 1), (2**63, 1), (None, 0), ("two", 1)):
         build(tmp_path, "llama", num_hidden_layers=n)
         with capi.opened(tmp_path) as model:
             assert model.info.n_blocks == 2 and len(model.warnings()) == warnings
@@ -553,8 +560,10 @@ def test_number_of_layers(tmp_path):
 
 @pytest.mark.parametrize("text, words", [
     ("[]", ["an object is expected"]), ("", ["ends where a value is expected"]), ('{"model_type":"llama"', ["a comma or"]),
-    ('{"a":1,"a":2}', ["duplicate key a"]), ('{"a":1,"\\u0061":2}', ["duplicate key a"]),
-    ('{"text_config":{"b":1,"b":2}}', ["duplicate key b"]), ('{"text_config":[]}', ["text_config"]),
+    ('{"a":1,"a":2}', ["duplicate key a, first at byte 1 (at byte 7)"]), ('{"a":1,"\\u0061":2}', ["duplicate key a"]),
+    ('{"text_config":{"b":1,"b":2}}', ["duplicate key b"]), ('{"a":1,"a":[1,}', ["duplicate key a"]),
+    ('{"text_config":{},"text_config":5}', ["duplicate key text_config"]), ('{"model_type":5}', ["model_type: a string"]),
+    ('{"text_config":[]}', ["text_config"]),
     ('{"' + "n" * 70000 + '":1}', ["a key of more than 65535 bytes"]),
     ('{"model_type":"llama","hidden_act":{"a":[{}]}}', ["hidden_act: a string is expected"]),
     ('{"a":' + "[" * 40 + "]" * 40 + "}", ["depth 33"]), ("{}{}", ["the end is expected"]), ("\xef\xbb\xbf{}", ["byte 0"]),

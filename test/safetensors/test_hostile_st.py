@@ -14,6 +14,7 @@ NAME = "hostile.safetensors"
 # What the reference reader accepts and this one refuses, each with its reason.
 STRICTER = {
     "S31-long": "names are limited, so that memory follows the header",
+    "S09-place": "one name for two tensors, even where both are the same bytes",
     "S34": "the tensors of the file are fine; the layer number is not",
     "metadata-key": "two readers could see two models",
     "array-entry": "the format's text asks for an object",
