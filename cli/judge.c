@@ -21,24 +21,49 @@ static double ratio(double y, double reference, double bound) {
     return y == reference ? 0 : fabs(y - reference) / bound;
 }
 
-/* Rows to compare, ascending; the list has room for SAMPLE or m rows. */
-static size_t choose_rows(const struct swiglu_desc *desc, size_t m, uint64_t seed, size_t *rows) {
+struct cli_classes cli_classes_of(const float *y, size_t n) {
+    struct cli_classes classes = {0, 0};
+    for (size_t i = 0; i < n; i++) classes.n_nan += !!isnan(y[i]), classes.n_inf += !!isinf(y[i]);
+    return classes;
+}
+
+const char *cli_classes_words(struct cli_classes classes) {
+    static char text[64];
+    *text = 0;
+    if (classes.n_nan) snprintf(text, sizeof text, " (%zu NaN%s", classes.n_nan, classes.n_inf ? "" : ")");
+    if (classes.n_inf)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%zu Inf)", *text ? ", " : " (", classes.n_inf);
+    return text;
+}
+
+/* Puts a row into the ascending list of n, once; returns the new n. */
+static size_t add_row(size_t *rows, size_t n, size_t row) {
+    size_t at = n;
+    while (at > 0 && rows[at - 1] > row) at--;
+    if (at > 0 && rows[at - 1] == row) return n;
+    memmove(rows + at + 1, rows + at, (n - at) * sizeof *rows);
+    rows[at] = row;
+    return n + 1;
+}
+
+/* Rows to compare, ascending; the list has room for 2 SAMPLE or m rows. */
+static size_t choose_rows(const struct swiglu_desc *desc, size_t m, const float *y, uint64_t seed, size_t *rows) {
     double work = (double)m * (double)desc->d_ff * (2 * (double)desc->d_in + (double)desc->d_out);
+    size_t n = 0, n_chosen = 0;
     if (m <= SAMPLE || work <= ALL_ROWS_MAX) {
-        for (size_t r = 0; r < m; r++) rows[r] = r;
+        for (; n < m; n++) rows[n] = n;
         return m;
     }
-    size_t n = 0;
-    rows[n++] = 0;
-    for (uint64_t i = 0; n < SAMPLE - 1; i++) {
-        size_t row = 1 + (size_t)(cli_noise_bits(seed, CLI_STREAM_ROWS, i) % (m - 2)), at = n;
-        while (at > 0 && rows[at - 1] > row) at--;
-        if (rows[at - 1] == row) continue;
-        memmove(rows + at + 1, rows + at, (n - at) * sizeof *rows);
-        rows[at] = row;
-        n++;
+    n = add_row(rows, n, 0);
+    n = add_row(rows, n, m - 1);
+    for (uint64_t i = 0; n < SAMPLE; i++)
+        n = add_row(rows, n, 1 + (size_t)(cli_noise_bits(seed, CLI_STREAM_ROWS, i) % (m - 2)));
+    for (size_t r = 0; r < m && n_chosen < SAMPLE; r++) {
+        struct cli_classes classes = cli_classes_of(y + r * desc->d_out, desc->d_out);
+        if (!classes.n_nan && !classes.n_inf) continue;
+        n = add_row(rows, n, r);
+        n_chosen++;
     }
-    rows[n++] = m - 1;
     return n;
 }
 
@@ -104,8 +129,13 @@ static void compare(const struct figures *f, size_t d_out, const size_t *rows, c
             double got = (double)y[rows[r] * d_out + c], q = ratio(got, f->y[at], f->bound[at]);
             double typical = ratio(got, f->y[at], f->typical[at]);
             if (typical > verdict->typical) verdict->typical = typical;
-            difference += (got - f->plain[at]) * (got - f->plain[at]);
-            size += f->plain[at] * f->plain[at];
+            verdict->n_open += !isfinite(f->bound[at]) && !isnan(f->y[at]);
+            verdict->kept &= q <= 1;
+            if (isfinite(f->y[at]) && !isfinite(got)) q = INFINITY;
+            if (isfinite(f->plain[at])) {
+                difference += (got - f->plain[at]) * (got - f->plain[at]);
+                size += f->plain[at] * f->plain[at];
+            }
             if (at && !(q > verdict->worst)) continue;
             worst_at = at;
             verdict->worst = q, verdict->y = got, verdict->reference = f->y[at], verdict->bound = f->bound[at];
@@ -122,8 +152,8 @@ static float *gather(size_t n, const size_t *rows, size_t width, const float *x)
 
 void cli_judge(const struct swiglu_desc *desc, int compute, size_t m, const float *x, const float *y, uint64_t seed,
                struct cli_verdict *verdict, const char *what) {
-    size_t *rows = cli_alloc(m < SAMPLE ? SAMPLE : m, sizeof *rows), n = choose_rows(desc, m, seed, rows);
-    *verdict = (struct cli_verdict){.n_rows = n};
+    size_t *rows = cli_alloc(m < 2 * SAMPLE ? 2 * SAMPLE : m, sizeof *rows), n = choose_rows(desc, m, y, seed, rows);
+    *verdict = (struct cli_verdict){.n_rows = n, .kept = 1, .classes = cli_classes_of(y, m * desc->d_out)};
     size_t n_out = n * desc->d_out;
     double *figures = cli_alloc(4 * n_out + n * desc->d_ff, sizeof *figures);
     struct figures f = {figures, figures + n_out, figures + 2 * n_out, figures + 3 * n_out, figures + 4 * n_out};
@@ -143,6 +173,10 @@ void cli_judge(const struct swiglu_desc *desc, int compute, size_t m, const floa
 }
 
 int cli_verdict_passed(const struct cli_verdict *verdict) { return verdict->worst <= 1; }
+
+int cli_verdict_finite(const struct cli_verdict *verdict) {
+    return !verdict->classes.n_nan && !verdict->classes.n_inf && !verdict->n_open;
+}
 
 void cli_verdict_explain(const struct cli_verdict *verdict, const char *what, const char *command) {
     char terms[512] = "";

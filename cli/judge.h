@@ -13,9 +13,15 @@ struct cli_term {
     double hidden, weight;
 };
 
+/* Values of y that are no numbers. */
+struct cli_classes { size_t n_nan, n_inf; };
+
 struct cli_verdict {
+    struct cli_classes classes; /* in all rows of y */
     size_t n_rows;    /* rows that were compared */
-    double worst;     /* largest |y - reference| / bound; the check passes up to 1 */
+    size_t n_open;    /* compared values that have no bound: sums so large may overflow in f32 */
+    double worst;     /* largest |y - reference| / bound; the check passes up to 1; infinite where the classes differ */
+    int kept;         /* worst is up to 1 but for an overflow of f32 where there is no bound: the contract is kept */
     double typical;   /* the same against the typical bound, not gated */
     double frobenius; /* relative error against plain double from the file's weights, not gated */
     size_t row, col;  /* where worst is */
@@ -24,11 +30,16 @@ struct cli_verdict {
     size_t n_terms;
 };
 
+struct cli_classes cli_classes_of(const float *y, size_t n);
+/* " (3 NaN, 1 Inf)", or "" where all are numbers; the result lives until the next call. */
+const char *cli_classes_words(struct cli_classes classes);
+
 /* y, m x d_out, came from x, m x d_in. Where the block is large, eight rows are compared: the first, the last and six
- * that the seed chooses. */
+ * that the seed chooses; and up to eight more that hold a NaN or an Inf. */
 void cli_judge(const struct swiglu_desc *desc, int compute, size_t m, const float *x, const float *y, uint64_t seed,
                struct cli_verdict *verdict, const char *what);
-int cli_verdict_passed(const struct cli_verdict *verdict);
+int cli_verdict_passed(const struct cli_verdict *verdict); /* a NaN where the reference has one does */
+int cli_verdict_finite(const struct cli_verdict *verdict); /* y holds numbers only, and each that was compared has a bound */
 /* The failure in three lines on stderr: where, the largest terms, the command that shows it again. */
 void cli_verdict_explain(const struct cli_verdict *verdict, const char *what, const char *command);
 

@@ -177,7 +177,7 @@ static void judge_generic(struct cli_grid *grid, const struct cli_trial *t, cons
     cli_judge(&b->desc, t->compute, t->m, b->x_f32, y, SEED, &verdict, "check");
     snprintf(why, sizeof why, "row %zu, column %zu: %.9g, reference %.9g, bound %.3g", verdict.row, verdict.col,
              verdict.y, verdict.reference, verdict.bound);
-    count(grid, 0, t, cli_verdict_passed(&verdict), why);
+    count(grid, 0, t, verdict.kept, why);
 }
 
 void cli_trial_run(struct cli_grid *grid, const struct cli_trial *t) {

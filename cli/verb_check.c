@@ -131,6 +131,35 @@ static void explain(const struct check *check, const struct swiglu_model_block_i
     cli_verdict_explain(verdict, what, command);
 }
 
+/* A block that agrees with the reference in having no numbers is not fit for use. */
+static int passed(const struct cli_verdict *verdict) { return cli_verdict_passed(verdict) && cli_verdict_finite(verdict); }
+
+static const char *word(const struct cli_verdict *verdict) {
+    return passed(verdict) ? "passed" : !cli_verdict_passed(verdict) ? "FAILED" : verdict->n_open ? "NO BOUND" : "NO NUMBERS";
+}
+
+static void print_verdict(const struct check *check, const struct swiglu_model_block_info *block, const char *label,
+                          const char *kernel, const struct cli_verdict *verdict) {
+    if (check->json) {
+        cli_json_open();
+        cli_json_count("layer", block->layer);
+        cli_json_expert(block);
+        cli_json_flag("passed", passed(verdict));
+        cli_json_count("nan", verdict->classes.n_nan);
+        cli_json_count("inf", verdict->classes.n_inf);
+        cli_json_count("check_rows", verdict->n_rows);
+        cli_json_count("check_unbounded", verdict->n_open);
+        cli_json_number("check_worst", verdict->worst);
+        cli_json_number("check_typical", verdict->typical);
+        cli_json_number("check_frobenius", verdict->frobenius);
+        cli_json_close();
+        return;
+    }
+    printf("%5s  %-18s  %9.4f  %7.4f  %10.2e  %s%s\n", label, kernel, verdict->worst, verdict->typical,
+           verdict->frobenius, word(verdict), cli_classes_words(verdict->classes));
+    fflush(stdout);
+}
+
 static void judge_block(struct check *check, size_t i) {
     struct swiglu_error error = {.struct_size = sizeof error};
     struct swiglu_model_block_info block = cli_checkpoint_block(&check->layers, i);
@@ -147,24 +176,16 @@ static void judge_block(struct check *check, size_t i) {
     cli_job_run(&job, &check->machine);
     cli_judge(&desc, check->compute, check->tokens, x, job.y, check->seed, &verdict, check->path);
     cli_progress(NULL);
-    int passed = cli_verdict_passed(&verdict);
-    *(passed ? &check->n_passed : &check->n_failed) += 1;
-    if (check->json) {
-        cli_json_open();
-        cli_json_count("layer", block.layer);
-        cli_json_expert(&block);
-        cli_json_flag("passed", passed);
-        cli_json_count("check_rows", verdict.n_rows);
-        cli_json_number("check_worst", verdict.worst);
-        cli_json_number("check_typical", verdict.typical);
-        cli_json_number("check_frobenius", verdict.frobenius);
-        cli_json_close();
-    } else {
-        printf("%5s  %-18s  %9.4f  %7.4f  %10.2e  %s\n", label.words, job.info.kernel_up, verdict.worst,
-               verdict.typical, verdict.frobenius, passed ? "passed" : "FAILED");
-        fflush(stdout);
-    }
-    if (!passed) explain(check, &block, &verdict);
+    *(passed(&verdict) ? &check->n_passed : &check->n_failed) += 1;
+    print_verdict(check, &block, label.words, job.info.kernel_up, &verdict);
+    if (!cli_verdict_passed(&verdict))
+        explain(check, &block, &verdict);
+    else if (verdict.n_open)
+        cli_note("check failed: layer %s: %zu values of y have no bound: their sums are so large that f32 may overflow",
+                 label.words, verdict.n_open);
+    else if (!passed(&verdict))
+        cli_note("check failed: layer %s: y holds values that are no numbers%s, and so does the reference", label.words,
+                 cli_classes_words(verdict.classes));
     cli_job_close(&job);
     free(x);
 }

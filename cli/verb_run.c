@@ -32,7 +32,8 @@ struct run {
     size_t n_blocks, m;
     struct swiglu_limits before; /* the machine's limits since the last probe */
 
-    size_t n_passed, n_failed;
+    size_t n_passed, n_failed, n_open;
+    struct cli_classes classes; /* of all blocks */
     struct cli_block_label worst_block;
     double worst, total_seconds;
 };
@@ -47,6 +48,7 @@ struct result {
     double seconds, share, peak_flops, read_bytes;
     const char *limit, *state;
     uint64_t digest;
+    struct cli_classes classes;
     struct cli_verdict verdict;
 };
 
@@ -276,7 +278,7 @@ static void print_row(const struct run *run, const struct result *r) {
     if (run->check)
         printf("  %9.4f  %7.4f  %10.2e%s", r->verdict.worst, r->verdict.typical, r->verdict.frobenius,
                cli_verdict_passed(&r->verdict) ? "" : "  FAILED");
-    putchar('\n');
+    puts(cli_classes_words(r->classes));
     fflush(stdout);
 }
 
@@ -313,9 +315,12 @@ static void print_object(const struct run *run, const struct result *r) {
     char digest[17];
     snprintf(digest, sizeof digest, "%016llx", (unsigned long long)r->digest);
     cli_json_string("digest", digest);
+    cli_json_count("nan", r->classes.n_nan);
+    cli_json_count("inf", r->classes.n_inf);
     if (run->check) {
         cli_json_flag("check_passed", cli_verdict_passed(&r->verdict));
         cli_json_count("check_rows", r->verdict.n_rows);
+        cli_json_count("check_unbounded", r->verdict.n_open);
         cli_json_number("check_worst", r->verdict.worst);
         cli_json_number("check_typical", r->verdict.typical);
         cli_json_number("check_frobenius", r->verdict.frobenius);
@@ -336,6 +341,11 @@ static void print_summary(const struct run *run, size_t n_rows, int expanded) {
            "%zu of %zu rows a layer were compared.\n", n_rows, run->m);
     printf("\ncheck: %zu passed, %zu failed; worst |y-ref|/B %.4f in layer %s\n", run->n_passed, run->n_failed,
            run->worst, run->worst_block.words);
+    if (run->n_failed) return;
+    if (run->classes.n_nan || run->classes.n_inf)
+        printf("But y holds values that are no numbers%s: in the rows compared, so does the reference.\n",
+               cli_classes_words(run->classes));
+    if (run->n_open) printf("But %zu values have no bound: sums so large may overflow in f32.\n", run->n_open);
 }
 
 /* ---- the verb ---------------------------------------------------------------------------------------------------- */
@@ -356,6 +366,7 @@ static void run_block(struct run *run, size_t i, size_t *n_rows, int *expanded) 
     else
         time_block(run, &job, &result);
     result.digest = digest_rows(job.y, run->m * desc.d_out);
+    result.classes = cli_classes_of(job.y, run->m * desc.d_out);
     if (run->check)
         cli_judge(&desc, run->compute, run->m, x, job.y, run->seed, &result.verdict, what);
     cli_progress(NULL);
@@ -365,7 +376,12 @@ static void run_block(struct run *run, size_t i, size_t *n_rows, int *expanded) 
         print_object(run, &result);
     else
         print_row(run, &result);
+    if (run->digest && (result.classes.n_nan || result.classes.n_inf))
+        cli_note("%s: y holds values that are no numbers%s", what, cli_classes_words(result.classes));
     if (run->output_path) save_rows(run, &result);
+    run->classes.n_nan += result.classes.n_nan;
+    run->classes.n_inf += result.classes.n_inf;
+    run->n_open += result.verdict.n_open;
     if (run->check) {
         int passed = cli_verdict_passed(&result.verdict);
         *(passed ? &run->n_passed : &run->n_failed) += 1;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands before the shared library: a forward whose output at one place is wrong, to see the tool explain it. */
+/* Stands before the shared library: a forward whose output at one place is 1 too large, or what BENT says, to see the tool
+ * explain it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdlib.h>
 
 #include <swiglu/swiglu.h>
 
@@ -15,6 +17,8 @@ enum swiglu_status swiglu_forward(const struct swiglu_block *block, size_t m, st
     enum swiglu_status status = real(block, m, x, y, work, runner);
     struct swiglu_block_info info = {.struct_size = sizeof info};
     if (status || swiglu_block_query(block, &info) || m < 2) return status;
-    ((float *)y.data)[info.d_out + 5] += 1; /* row 1, column 5 */
+    float *bent = (float *)y.data + info.d_out + 5; /* row 1, column 5 */
+    const char *value = getenv("BENT");
+    *bent = value ? strtof(value, NULL) : *bent + 1;
     return status;
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A check that fails explains itself. A library with a fault stands before the real one."""
+import json
 import os
 import re
 import shlex
@@ -29,8 +30,9 @@ def bent(tmp_path_factory):
     return folder / "swiglu", {**os.environ, "LD_PRELOAD": str(folder / "bent.so")}
 
 
-def run_bent(bent, *args):
-    return subprocess.run([bent[0], *map(str, args)], env=bent[1], capture_output=True, text=True, timeout=60)
+def run_bent(bent, *args, value=None):
+    env = {**bent[1], "BENT": value} if value else bent[1]
+    return subprocess.run([bent[0], *map(str, args)], env=env, capture_output=True, text=True, timeout=60)
 
 
 def test_own_block(bent):
@@ -56,6 +58,34 @@ def test_own_block(bent):
     repeated = run_bent(bent, *command[1:])
     assert repeated.returncode == 1 and repeated.stderr.splitlines() == done.stderr.splitlines()
     assert tool.call(*command[1:]).returncode == 0  # the sound library passes
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_value_that_is_no_number_where_the_reference_has_one(bent, value):
+    done = run_bent(bent, "run", "--shape", "40,56", "--tokens", 3, "--check", value=value)
+    assert done.returncode == 1 and "0 passed, 1 failed" in done.stdout
+    assert re.search(r"FAILED \(1 (NaN|Inf)\)$", done.stdout, re.M)
+    assert re.search(rf"layer 0, row 1, column 5: y -?{value}, reference -?[0-9.]+, bound \S+, .* inf$", done.stderr, re.M)
+    data = json.loads(run_bent(bent, "run", "--shape", "40,56", "--tokens", 3, "--check", "--json", value=value).stdout)
+    assert not data["check_passed"] and (data["nan"], data["inf"]) == ((1, 0) if value == "nan" else (0, 1))
+
+
+def test_the_class_of_the_reference_decides(bent, tmp_path):
+    """Where the reference is NaN only a NaN passes, where it is infinite only that infinity."""
+    rows = np.ones((2, 40), np.float32)
+    gate = scaled(1, 1, 40)[0, 0]
+    for value, spoilt in ((np.nan, np.nan), (np.copysign(np.inf, gate), None)):  # the gate is +Inf, h and y infinite
+        rows[1, 0] = value
+        np.save(tmp_path / "x.npy", rows)
+        args = ("run", "--shape", "40,1", "--input", tmp_path / "x.npy", "--check", "--output", tmp_path / "y.npy")
+        text = tool.ok(*args)
+        y = np.load(tmp_path / "y.npy")[1]
+        assert np.isnan(y).all() if spoilt is not None else np.isinf(y).all()
+        kind = "NaN" if spoilt is not None else "Inf"
+        assert "1 passed, 0 failed" in text and f"But y holds values that are no numbers (40 {kind})" in text
+        for bend in ("nan", "inf", "-inf", "0.5"):
+            agrees = np.array_equal(np.float32(bend), y[5], equal_nan=True)
+            assert run_bent(bent, *args, "--digest", value=bend).returncode == (0 if agrees else 1), (value, bend)
 
 
 def test_model(bent, tmp_path):

@@ -96,6 +96,21 @@ def test_check_file(llama):
     assert [o["layer"] for o in data if "layer" in o] == [0, 1, 2] and data[-1] == {"passed": 15, "failed": 0}
 
 
+@pytest.mark.parametrize("value, word", [(np.nan, "NO NUMBERS (256 NaN)"), (4e11, "NO BOUND"), (1e38, "FAILED (")])
+def test_a_layer_without_numbers_does_not_pass(tmp_path, value, word):
+    """E.14: the reference agrees, but nobody can use such a block; its tensors pass the scan where they are finite."""
+    model = tool.write_llama(tmp_path / "m.gguf", weights=lambda layer, name, rows, cols:
+                             np.full((rows, cols), value if layer == 1 else 0.01, np.float32))
+    done = call("check", model)
+    lines = [line for line in done.stdout.splitlines() if "_" in line]
+    assert done.returncode == 1 and [line.endswith("  passed") for line in lines] == [True, False, True]
+    assert word in lines[1] and "check failed: layer 1" in done.stderr
+    last = json.loads(call("check", model, "--json").stdout.splitlines()[-1])
+    assert last["failed"] == (4 if np.isnan(value) else 1)
+    data = [json.loads(line) for line in call("check", model, "--json").stdout.splitlines()]
+    assert [o["passed"] for o in data if "layer" in o] == [True, False, True]
+
+
 @pytest.mark.parametrize("dtype, value, what", [
     ("f32", np.float32(np.nan), "NaN 0x7fc00000"), ("f32", np.float32(-np.inf), "Inf 0xff800000"),
     ("f16", np.float16(np.inf), "Inf 0x7c00"), ("bf16", None, "NaN 0x7fc1"),

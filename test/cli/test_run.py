@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`swiglu run`: bits, digests, inputs and outputs."""
+import json
 import os
 import re
 import resource
@@ -187,6 +188,52 @@ def test_table_and_json_say_the_same(llama):
 def test_large_blocks_are_checked_on_eight_rows():
     data = objects("run", "--check", "--tokens", 64, "--shape", "512,1024")[0]
     assert data["check_rows"] == 8 and data["tokens"] == 64 and data["state"] == "warm"
+
+
+@pytest.mark.parametrize("where", ["weight", "input"])
+def test_nan_is_counted_and_said(tmp_path, where):
+    """E.14: one NaN of a weight or of x; the reference has the same, so the check passes, but not in silence."""
+    def weights(layer, name, rows, cols):
+        w = np.full((rows, cols), 0.01, np.float32)
+        if where == "weight" and (layer, name) == (1, "down"):
+            w[3, 7] = np.nan
+        return w
+    model = tool.write_llama(tmp_path / "m.gguf", weights=weights)
+    x = np.ones((5, 32), np.float32)
+    if where == "input":
+        x[2, 4] = np.nan
+    args = ["run", model, "--input", save(tmp_path / "x.npy", x)]
+    expected = [0, 5, 0] if where == "weight" else [32, 32, 32]
+    for data, n in zip(objects(*args, "--check"), expected, strict=True):
+        assert (data["nan"], data["inf"], data["check_passed"], data["check_unbounded"]) == (n, 0, True, 0)
+        assert data["check_frobenius"] < 1e-5  # of the values that are numbers
+    text = ok(*args, "--check")
+    assert text.count("NaN)") == sum(n > 0 for n in expected) + 1
+    assert f"But y holds values that are no numbers ({sum(expected)} NaN)" in text
+    assert "NaN)" in ok(*args) and f"layer 1: y holds values that are no numbers ({expected[1]} NaN)" in \
+        call(*args, "--digest").stderr
+
+
+def test_nan_outside_the_sampled_rows_is_judged(tmp_path):
+    """Of 4096 rows eight are sampled; rows that hold a NaN are compared beside them, up to eight."""
+    x = np.ones((4096, 64), np.float32)
+    for bad in (1, 20):
+        x[100:100 + bad, 5] = np.nan
+        data = objects("run", "--shape", "64,96", "--input", save(tmp_path / "x.npy", x), "--check")[0]
+        assert data["nan"] == bad * 64 and data["check_passed"] and data["check_rows"] in (8 + min(bad, 8), 7 + min(bad, 8))
+
+
+def test_values_without_a_bound_are_counted(tmp_path):
+    """Sums of 2^126 may overflow midway in f32: the contract promises nothing, which is said; what did overflow fails."""
+    for exponent, overflows in ((62, False), (63, True)):
+        x = save(tmp_path / "x.npy", np.full((1, 40), 2.0**exponent, np.float32))
+        args = ["run", "--shape", "40,56", "--input", x, "--check"]
+        done = call(*args, "--json")
+        data = json.loads(done.stdout)
+        assert data["check_unbounded"] == 40 and data["inf"] == 40 * overflows
+        assert data["check_passed"] is not overflows and done.returncode == overflows
+        text = call(*args).stdout
+        assert ("But 40 values have no bound" in text, "FAILED (40 Inf)" in text) == (not overflows, overflows)
 
 
 def test_quantised_weights_are_marked_as_decoded(tmp_path):
