@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 
 # The structs and prototypes of the Python package, without the package: that would load a library of its own.
-_spec = importlib.util.spec_from_file_location("_abi", Path(__file__).parents[1] / "python/swiglu/_abi.py")
-_abi = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_abi)
+_spec = importlib.util.spec_from_file_location("abi", Path(__file__).parents[1] / "python/swiglu/_c/abi.py")
+abi = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(abi)
 
-DTYPES = {"f32": _abi.F32, "f16": _abi.F16, "bf16": _abi.BF16}
+DTYPES = {"f32": abi.F32, "f16": abi.F16, "bf16": abi.BF16}
 NUMPY_DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}  # bf16: its bits
-COMPUTE_BF16 = _abi.COMPUTES["bf16"]
-LEVELS = {bit: name for name, bit in _abi.ISAS.items()}
+COMPUTE_BF16 = abi.COMPUTES["bf16"]
+LEVELS = {bit: name for name, bit in abi.ISAS.items()}
 HUGE_PAGE = 2 << 20
 
 
@@ -30,7 +30,7 @@ class Library:
         pool = c.c_void_p()
         self.call("swiglu_pool_create", n_threads, c.byref(pool))
         self.runner, self.n_threads = self._lib.swiglu_pool_runner(pool), n_threads
-        build = _abi.new(_abi.Build)
+        build = abi.new(abi.Build)
         self.call("swiglu_version", c.byref(build))
         self.version, self.compiler = build.version.decode(), build.compiler.decode()
 
@@ -40,7 +40,7 @@ class Library:
         with tempfile.TemporaryDirectory() as folder:
             copy = shutil.copy(path, os.path.join(folder, "libswiglu.so"))
             lib = c.CDLL(copy, mode=os.RTLD_LOCAL | os.RTLD_NOW)
-        _abi.declare(lib)
+        abi.declare(lib)
         return lib
 
     def call(self, name, *args, error=None):
@@ -62,7 +62,7 @@ class Library:
         return out
 
     def measure(self, memory, seconds, isa_mask=0):
-        limits = _abi.new(_abi.Limits)
+        limits = abi.new(abi.Limits)
         self.call("swiglu_measure", isa_mask, seconds, memory.ctypes.data, memory.nbytes, c.byref(self.runner),
                   c.byref(limits))
         return limits
@@ -72,17 +72,17 @@ class Block:
     """Prepared weights: gate, up [f, d] and down [d, f] as Library.encode gives them."""
 
     def __init__(self, library, gate, up, down, dtype, activation, isa_mask=0):
-        desc, error, self._pointer = _abi.Desc(), _abi.new(_abi.Error), c.c_void_p()
+        desc, error, self._pointer = abi.Desc(), abi.new(abi.Error), c.c_void_p()
         self.library = library
         library._lib.swiglu_desc_init(c.byref(desc))
         library.call("swiglu_act_init", c.byref(desc.act), activation.encode())
         desc.d_ff, desc.d_in = gate.shape
         desc.d_out = desc.d_in
-        desc.gate, desc.up, desc.down = (_abi.Matrix(data=w.ctypes.data, dtype=DTYPES[dtype], rows=w.shape[0],
+        desc.gate, desc.up, desc.down = (abi.Matrix(data=w.ctypes.data, dtype=DTYPES[dtype], rows=w.shape[0],
                                                      cols=w.shape[1]) for w in (gate, up, down))
-        library.call("swiglu_block_create", c.byref(desc), c.byref(_abi.new(_abi.Options, isa_mask=isa_mask)),
+        library.call("swiglu_block_create", c.byref(desc), c.byref(abi.new(abi.Options, isa_mask=isa_mask)),
                      c.byref(self._pointer), c.byref(error), error=error)
-        self.info = _abi.new(_abi.BlockInfo)
+        self.info = abi.new(abi.BlockInfo)
         library.call("swiglu_block_query", self._pointer, c.byref(self.info))
 
     def close(self):
@@ -97,8 +97,8 @@ class Block:
     def forward(self, x, y, work, dtype):
         """A function without arguments that computes y from x, both of the dtype."""
         function, runner = self.library._lib.swiglu_forward, c.byref(self.library.runner)
-        x_rows, y_rows = (_abi.Rows(a.ctypes.data, DTYPES[dtype], 0) for a in (x, y))
-        args = (self._pointer, x.shape[0], x_rows, y_rows, _abi.Work(work.ctypes.data, work.nbytes), runner)
+        x_rows, y_rows = (abi.Rows(a.ctypes.data, DTYPES[dtype], 0) for a in (x, y))
+        args = (self._pointer, x.shape[0], x_rows, y_rows, abi.Work(work.ctypes.data, work.nbytes), runner)
 
         def run():
             if function(*args):

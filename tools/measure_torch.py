@@ -176,25 +176,26 @@ def median_us(work: Callable[[], object], calls: int = OVERHEAD_CALLS) -> float:
 
 def c_call_us(x: torch.Tensor, weights: list[torch.Tensor], backward: bool) -> float:
     """The library's own time of a training step or a forward: a call through ctypes, less one that has nothing to do."""
-    from swiglu import _abi
-    from swiglu._block import Handle, make_options
-    from swiglu._library import check, lib
-    from swiglu._threads import workspace
-    from swiglu.torch._plan import Plan
+    from swiglu._c import abi
+    from swiglu._c.desc import make_options
+    from swiglu._c.handle import Handle
+    from swiglu._c.library import check, lib
+    from swiglu._c.threads import workspace
+    from swiglu.torch.plan import Plan
 
     plan = Plan(x, (*weights, None, None, None), "silu", "separate", "auto")
     held = plan.point((*weights, None, None, None))
     y, dx = torch.empty_like(x), torch.empty_like(x)
     grads = [torch.empty(w.shape) for w in weights]
     for name, gradient in zip(("gate", "up", "down"), grads):
-        setattr(plan.grads, name, _abi.Rows(gradient.data_ptr(), _abi.F32, 0))
-    plan.grads.dx = _abi.Rows(dx.data_ptr(), _abi.F32, 0)
+        setattr(plan.grads, name, abi.Rows(gradient.data_ptr(), abi.F32, 0))
+    plan.grads.dx = abi.Rows(dx.data_ptr(), abi.F32, 0)
     size, saved = ctypes.c_size_t(), ctypes.c_size_t()
     arguments = (plan.desc_ref, plan.options_ref)
     check(lib.swiglu_train_bytes(*arguments, 1, 0, 1, ctypes.byref(size), ctypes.byref(saved)), "sizes")
     handle = Handle(plan.desc, make_options("auto"))
     work = workspace.reserve(max(size.value, handle.work_bytes(1, 1)))
-    rows, out = (_abi.Rows(t.data_ptr(), _abi.F32, 0) for t in (x, y))
+    rows, out = (abi.Rows(t.data_ptr(), abi.F32, 0) for t in (x, y))
 
     def step(m: int) -> Callable[[], object]:
         if not backward:

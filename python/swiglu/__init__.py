@@ -19,13 +19,13 @@ import importlib as _importlib
 from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any
 
-from . import _abi
-from ._activation import Activation, act, act_derivative, activation_names
-from ._arrays import decode, encode
-from ._block import Block, BlockInfo, Counts, count, ffn, reference, width
-from ._library import check as _check
-from ._library import lib as _lib
-from ._model import LayerInfo, Model, ModelInfo, TensorInfo, load
+from ._c import abi as _abi
+from ._c.activation import Activation, act, act_derivative, activation_names
+from ._c.handle import BlockInfo
+from ._c.library import check as _check
+from ._c.library import lib as _lib
+from ._c.sizes import Counts, count, width
+from .arrays import Block, LayerInfo, Model, ModelInfo, TensorInfo, decode, encode, ffn, load, reference
 from .planning import FFNParams, calculate_ffn_params
 
 if TYPE_CHECKING:

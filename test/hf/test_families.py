@@ -7,7 +7,7 @@ import pytest
 import swiglu
 import torch
 from families import FAMILIES, LAYERS, blocks, make, tokens
-from swiglu.torch._recipe import parts_of, tensors
+from swiglu.torch.recipe import parts_of, tensors
 
 
 @pytest.mark.parametrize("family", FAMILIES)

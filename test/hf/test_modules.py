@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from swiglu.mlp import FFN, SLLM_100M, ModelConfig
 from swiglu.nn import GeGLU, SwiGLU, SwiGLUMLP, SwiGLUParallel, calculate_ffn_params
 from swiglu.torch import FFN as AnyFFN
-from swiglu.torch import _fused
+from swiglu.torch import block as fused
 from torch import nn
 
 CONFIG = ModelConfig(d_model=24, d_ff=40, bias=True, dropout=0.5)
@@ -181,7 +181,7 @@ def test_torch_judge(capsys, tmp_path, monkeypatch):
 
 
 def test_the_plain_way_says_so_once(monkeypatch):
-    monkeypatch.setattr(_fused, "_told", set())
+    monkeypatch.setattr(fused, "_told", set())
     module = SwiGLUMLP(8, 12)
     seen = []
     module.up_proj.register_forward_hook(lambda *_: seen.append(1))

@@ -5,7 +5,7 @@ import swiglu
 import torch
 import torch.nn.functional as F
 from families import LAYERS, WIDTHS, blocks, make, tokens
-from swiglu.dropin.recipe import prove
+from swiglu.dropin.proof import prove
 from swiglu.dropin.trace import NotProven
 from torch import nn
 from transformers.activations import ACT2FN

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "python"))
-from swiglu import _abi
-from swiglu._abi import (  # noqa: F401 - tests take these from here
+from swiglu._c import abi
+from swiglu._c.abi import (  # noqa: F401 - tests take these from here
     BF16, E_ARGUMENT, E_FORMAT, E_OPEN, E_READ, E_UNSUPPORTED, F16, F32, OK, Rows, Work, new)
-from swiglu._library import lib as library
+from swiglu._c.library import lib as library
 
 from hostile import rewriting
 
@@ -35,14 +35,14 @@ def _check(status, error):
 class Model:
     def __init__(self, path, strict=False, activation=None, scan=False, experts=False):
         self.pointer = c.c_void_p()
-        options = new(_abi.ModelOptions, strict=int(strict), activation=activation.encode() if activation else None,
+        options = new(abi.ModelOptions, strict=int(strict), activation=activation.encode() if activation else None,
                       scan=int(scan), experts=int(experts))
-        error = new(_abi.Error)
+        error = new(abi.Error)
         status = library.swiglu_model_open(os.fsencode(path), c.byref(options), c.byref(self.pointer), c.byref(error))
         assert (status == OK) == bool(self.pointer)
         assert status == OK or (error.status == status and error.text)
         _check(status, error)
-        self.info = new(_abi.ModelInfo)
+        self.info = new(abi.ModelInfo)
         assert library.swiglu_model_query(self.pointer, c.byref(self.info)) == OK
 
     def close(self):
@@ -55,7 +55,7 @@ class Model:
         return found
 
     def tensor(self, i):
-        info = new(_abi.TensorInfo)
+        info = new(abi.TensorInfo)
         assert library.swiglu_model_tensor(self.pointer, i, c.byref(info)) == OK
         return info
 
@@ -63,12 +63,12 @@ class Model:
         return [self.tensor(i) for i in range(self.info.n_tensors)]
 
     def read(self, i, byte, n):
-        data, error = c.create_string_buffer(n), new(_abi.Error)
+        data, error = c.create_string_buffer(n), new(abi.Error)
         _check(library.swiglu_model_read(self.pointer, i, byte, data, n, c.byref(error)), error)
         return data.raw
 
     def block(self, i):
-        info = new(_abi.ModelBlockInfo)
+        info = new(abi.ModelBlockInfo)
         assert library.swiglu_model_block(self.pointer, i, c.byref(info)) == OK
         return info
 
@@ -76,7 +76,7 @@ class Model:
         return [self.block(i) for i in range(self.info.n_blocks)]
 
     def desc(self, i):
-        desc, error = new(_abi.Desc), new(_abi.Error)
+        desc, error = new(abi.Desc), new(abi.Error)
         _check(library.swiglu_model_desc(self.pointer, i, c.byref(desc), c.byref(error)), error)
         return desc
 
@@ -86,7 +86,7 @@ class Model:
 
 class Block:
     def __init__(self, desc):
-        self.pointer, error = c.c_void_p(), new(_abi.Error)
+        self.pointer, error = c.c_void_p(), new(abi.Error)
         self.d_in, self.d_out = desc.d_in, desc.d_out
         _check(library.swiglu_block_create(c.byref(desc), None, c.byref(self.pointer), c.byref(error)), error)
 
@@ -108,9 +108,9 @@ class Block:
 
 def reference(desc, x):
     """The bound of forward's error, and the block in plain double precision from the weights in the file."""
-    x, error = np.ascontiguousarray(x, np.float32), new(_abi.Error)
+    x, error = np.ascontiguousarray(x, np.float32), new(abi.Error)
     y, bound, plain = (np.empty((x.shape[0], desc.d_out)) for _ in range(3))
-    out = new(_abi.Reference, y=y.ctypes.data, bound=bound.ctypes.data, plain=plain.ctypes.data)
+    out = new(abi.Reference, y=y.ctypes.data, bound=bound.ctypes.data, plain=plain.ctypes.data)
     _check(library.swiglu_reference_run(c.byref(desc), x.shape[0], Rows(x.ctypes.data, F32, 0), c.byref(out),
                                         c.byref(error)), error)
     return bound, plain

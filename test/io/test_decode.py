@@ -6,7 +6,7 @@ import gguf
 import numpy as np
 import pytest
 
-from capi import _abi, library, new
+from capi import abi, library, new
 
 N_BLOCKS = 10_000
 T = gguf.GGMLQuantizationType
@@ -44,7 +44,7 @@ def assert_same_bits(got, want):
 
 @pytest.mark.parametrize("qtype", SCALES, ids=lambda q: q.name)
 def test_the_list_describes_blocks_as_gguf_does(qtype):
-    info = new(_abi.DtypeInfo)
+    info = new(abi.DtypeInfo)
     assert library.swiglu_dtype_query(int(qtype), ctypes.byref(info)) == 0
     assert info.name.decode() == qtype.name.lower()
     assert (info.block_elems, info.block_bytes) == gguf.GGML_QUANT_SIZES[qtype]

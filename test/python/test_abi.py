@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 from conftest import SOURCE
-from swiglu import _abi
-from swiglu._library import DTYPES
+from swiglu._c import abi
+from swiglu._c.library import DTYPES
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def c_says(tmp_path_factory):
         pytest.skip("no C compiler")
 
     lines = []
-    for name, struct in _abi.STRUCTS.items():
+    for name, struct in abi.STRUCTS.items():
         lines.append(f'printf("{name} %zu\\n", sizeof(struct {name}));')
         for field, _ in struct._fields_:
             lines.append(f'printf("{name}.{field} %zu\\n", offsetof(struct {name}, {field}));')
@@ -39,22 +39,22 @@ def c_says(tmp_path_factory):
 
 def constants():
     kinds = {"gelu": "GELU_ERF"}
-    named = {f"SWIGLU_ACT_{kinds.get(k, k.upper())}": v for k, v in _abi.KINDS.items()}
-    named.update({f"SWIGLU_{k.upper()}": v for k, v in _abi.LAYOUTS.items()})
-    named.update({f"SWIGLU_{k}": getattr(_abi, k) for k in ("F32", "F16", "BF16")})
+    named = {f"SWIGLU_ACT_{kinds.get(k, k.upper())}": v for k, v in abi.KINDS.items()}
+    named.update({f"SWIGLU_{k.upper()}": v for k, v in abi.LAYOUTS.items()})
+    named.update({f"SWIGLU_{k}": getattr(abi, k) for k in ("F32", "F16", "BF16")})
     named.update({f"SWIGLU_{k.upper()}": v for k, v in DTYPES.items()})
-    named.update({f"SWIGLU_COMPUTE_{k.upper()}": v for k, v in _abi.COMPUTES.items()})
-    named.update({f"SWIGLU_ISA_{k.upper()}": v for k, v in _abi.ISAS.items()})
-    named.update({f"SWIGLU_WIDTH_{k.upper()}": v for k, v in _abi.WIDTH_RULES.items()})
+    named.update({f"SWIGLU_COMPUTE_{k.upper()}": v for k, v in abi.COMPUTES.items()})
+    named.update({f"SWIGLU_ISA_{k.upper()}": v for k, v in abi.ISAS.items()})
+    named.update({f"SWIGLU_WIDTH_{k.upper()}": v for k, v in abi.WIDTH_RULES.items()})
     prefixes = ("E_", "TRAIN_")
-    named.update({f"SWIGLU_{k}": v for k, v in vars(_abi).items() if k.startswith(prefixes)})
-    named["SWIGLU_ABI"] = _abi.ABI
+    named.update({f"SWIGLU_{k}": v for k, v in vars(abi).items() if k.startswith(prefixes)})
+    named["SWIGLU_ABI"] = abi.ABI
     return named
 
 
-@pytest.mark.parametrize("name", _abi.STRUCTS)
+@pytest.mark.parametrize("name", abi.STRUCTS)
 def test_struct_layout(c_says, name):
-    struct = _abi.STRUCTS[name]
+    struct = abi.STRUCTS[name]
     assert ctypes.sizeof(struct) == c_says[name]
     for field, _ in struct._fields_:
         descriptor = getattr(struct, field)
@@ -70,42 +70,42 @@ def test_nothing_of_the_header_is_missing(source):
     """Every struct with a body that a caller fills or reads, and every field of it."""
     text = "".join((source / "include/swiglu" / name).read_text() for name in ("swiglu.h", "model.h"))
     declared = set(re.findall(r"^struct (swiglu_\w+) \{", text, re.M))
-    assert declared - set(_abi.STRUCTS) <= {"swiglu_convert_options"}  # used by the tool alone
+    assert declared - set(abi.STRUCTS) <= {"swiglu_convert_options"}  # used by the tool alone
 
 
 def test_prototypes_are_exported():
-    import swiglu._library as library
+    from swiglu._c import library
 
-    for name, (result, arguments) in _abi.PROTOTYPES.items():
+    for name, (result, arguments) in abi.PROTOTYPES.items():
         function = getattr(library.lib, name)
         assert function.restype is result
         assert list(function.argtypes) == arguments
 
 
 def test_other_abi_is_refused(monkeypatch):
-    from swiglu import _library
+    from swiglu._c import library
 
-    monkeypatch.setattr(_abi, "ABI", 99)
+    monkeypatch.setattr(abi, "ABI", 99)
     with pytest.raises(ImportError, match="has ABI 1, this package speaks ABI 99"):
-        _library._load(_library.path)
+        library._load(library.path)
 
 
 def test_other_struct_size_is_refused(monkeypatch):
-    from swiglu import _library
+    from swiglu._c import library
 
     class Grown(ctypes.Structure):
-        _fields_ = [*_abi.Desc._fields_, ("more", ctypes.c_size_t)]
+        _fields_ = [*abi.Desc._fields_, ("more", ctypes.c_size_t)]
 
-    monkeypatch.setattr(_abi, "Desc", Grown)
-    prototypes = dict(_abi.PROTOTYPES, swiglu_desc_init=(None, [ctypes.POINTER(Grown)]))
-    monkeypatch.setattr(_abi, "PROTOTYPES", prototypes)
+    monkeypatch.setattr(abi, "Desc", Grown)
+    prototypes = dict(abi.PROTOTYPES, swiglu_desc_init=(None, [ctypes.POINTER(Grown)]))
+    monkeypatch.setattr(abi, "PROTOTYPES", prototypes)
     with pytest.raises(ImportError, match="struct swiglu_desc of"):
-        _library._load(_library.path)
+        library._load(library.path)
 
 
 def test_library_that_is_missing(monkeypatch, tmp_path):
-    from swiglu import _library
+    from swiglu._c import library
 
     monkeypatch.setenv("SWIGLU_LIBRARY", str(tmp_path / "none.so"))
     with pytest.raises(ImportError, match="none.so cannot be loaded"):
-        _library._load(_library._find())
+        library._load(library._find())

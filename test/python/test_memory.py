@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swiglu._memory import LARGE_FROM, uninitialised
+from swiglu._c.memory import LARGE_FROM, uninitialised
 
 
 @pytest.mark.parametrize("n_bytes", [0, 1, LARGE_FROM - 1, LARGE_FROM, LARGE_FROM + 1, 3 * LARGE_FROM + 4097])

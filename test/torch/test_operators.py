@@ -94,7 +94,7 @@ def test_c152_fullgraph_on_the_first_call_and_no_recompile():
 
 
 def test_compiled_inference_uses_the_packed_copy():
-    from swiglu.torch import _packed
+    from swiglu.torch import packed
 
     torch._dynamo.reset()
     module = FFN(D, F).eval()
@@ -102,9 +102,9 @@ def test_compiled_inference_uses_the_packed_copy():
     x = torch.randn(3, D)
     with torch.no_grad():
         y = compiled(x)
-        block = _packed._blocks[module.down_proj.weight.data_ptr()]
+        block = packed._blocks[module.down_proj.weight.data_ptr()]
         assert torch.equal(y, module(x))
-        assert _packed._blocks[module.down_proj.weight.data_ptr()] is block
+        assert packed._blocks[module.down_proj.weight.data_ptr()] is block
         module.up_proj.weight.mul_(2)
         assert torch.equal(compiled(x), module(x)) and not torch.equal(compiled(x), y)
 
@@ -210,21 +210,21 @@ def test_meta_and_fake_tensors_tell_shapes():
 
 def test_other_devices_say_so_once():
     """A device that this machine has not is stood in for by the branch's own functions."""
-    from swiglu.torch import _plain
+    from swiglu.torch import plain
 
     p, x = parts(), torch.randn(3, D)
     for activation in ("silu", "gelu", "gelu_tanh", "relu", "relu2", "sigmoid", "identity", "quick_gelu", "gpt_oss", "step",
                        "xielu", "situ"):
-        assert torch.allclose(_plain.plain_ffn(x, tuple(p), activation, "separate"), ffn(x, *p, activation=activation), atol=1e-4)
+        assert torch.allclose(plain.plain_ffn(x, tuple(p), activation, "separate"), ffn(x, *p, activation=activation), atol=1e-4)
     for layout in ("gate_up", "up_gate", "interleaved", "ungated"):
         q = tuple(parts(layout=layout))
-        assert torch.allclose(_plain.plain_ffn(x, q, "silu", layout), ffn(x, *q, layout=layout), atol=1e-4)
+        assert torch.allclose(plain.plain_ffn(x, q, "silu", layout), ffn(x, *q, layout=layout), atol=1e-4)
     device = torch.device("xpu")
     with pytest.warns(UserWarning, match="tensors on xpu go through plain PyTorch operators"):
-        _plain.tell_once(device)
+        plain.tell_once(device)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        _plain.tell_once(device)
+        plain.tell_once(device)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pickle
 import pytest
 import swiglu
 import torch
-from swiglu.torch import FFN, PackedWeights, _packed, ffn, repack
+from swiglu.torch import FFN, PackedWeights, ffn, packed, repack
 from torch import nn
 from torch.nn.utils import prune
 
@@ -25,7 +25,7 @@ def fresh_result(module, x):
 
 def copies(module):
     storage = module.down_proj.weight.untyped_storage().data_ptr()
-    return [b for blocks in _packed._blocks.values() for b in blocks if storage in b.storages]
+    return [b for blocks in packed._blocks.values() for b in blocks if storage in b.storages]
 
 
 @pytest.fixture(params=[torch.float32, torch.bfloat16])
@@ -214,10 +214,10 @@ def test_memory_goes_with_the_module():
     module = FFN(D, F).eval()
     evaluate(module, torch.randn(2, D))
     pointer = module.down_proj.weight.data_ptr()
-    assert pointer in _packed._blocks and _packed.packed_bytes() > 0
+    assert pointer in packed._blocks and packed.packed_bytes() > 0
     del module
     gc.collect()
-    assert pointer not in _packed._blocks
+    assert pointer not in packed._blocks
 
 
 def test_memory_goes_with_weights_of_a_function():
@@ -226,10 +226,10 @@ def test_memory_goes_with_weights_of_a_function():
     with torch.no_grad():
         ffn(torch.randn(2, D), *weights, packed=True)
         ffn(torch.randn(2, D), *[w.t().contiguous().t() for w in weights], packed=True)
-    assert pointer in _packed._blocks
+    assert pointer in packed._blocks
     del weights
     gc.collect()
-    assert pointer not in _packed._blocks
+    assert pointer not in packed._blocks
 
 
 def test_views_keep_their_copy():
@@ -239,10 +239,10 @@ def test_views_keep_their_copy():
         with context():
             x = torch.randn(2, D)
             y = ffn(x, *[s.t() for s in stored], packed=True)
-            block = _packed._blocks[stored[2].data_ptr()]
+            block = packed._blocks[stored[2].data_ptr()]
             gc.collect()
             assert torch.equal(ffn(x, *[s.t() for s in stored], packed=True), y)
-            assert _packed._blocks[stored[2].data_ptr()] is block
+            assert packed._blocks[stored[2].data_ptr()] is block
 
 
 def test_two_functions_of_the_same_weights():

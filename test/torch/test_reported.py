@@ -58,7 +58,7 @@ def test_c067_narrow_gradients():
 
 @pytest.mark.parametrize("policy", ["recompute", "keep"])
 def test_c068_bias_gradients_are_sums_over_rows(policy):
-    from swiglu._threads import workspace
+    from swiglu._c.threads import workspace
 
     w = weights(5, 9, bias=True)
     x, dy = torch.randn(4, 5), torch.randn(4, 5)

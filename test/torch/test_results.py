@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import swiglu.torch
-from swiglu.torch import _memory
+from swiglu.torch import results
 
-LARGE = _memory.LARGE_FROM
+LARGE = results.LARGE_FROM
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def nothing_kept():
 
 
 def large(dtype=torch.float32, n_bytes=LARGE):
-    return _memory.empty(torch.empty(0), (n_bytes // dtype.itemsize // 4, 4), dtype)
+    return results.empty(torch.empty(0), (n_bytes // dtype.itemsize // 4, 4), dtype)
 
 
 @pytest.mark.parametrize("hold", [lambda t: t, lambda t: t[5:], lambda t: t.t(), lambda t: t.detach(), lambda t: t.numpy()])
@@ -46,18 +46,18 @@ def test_dtypes_share_memory():
 
 def test_a_bounded_amount_is_kept():
     tensors = [large(n_bytes=LARGE + 64 * i) for i in range(12)]  # 384 MB
-    assert sum(a.nbytes for a in _memory._kept._arrays) <= _memory._MOST_KEPT
+    assert sum(a.nbytes for a in results._kept._arrays) <= results._MOST_KEPT
     for i, tensor in enumerate(tensors):
         tensor.view(-1)[0] = i
     assert [t.view(-1)[0].item() for t in tensors] == list(range(12))
     swiglu.torch.release_memory()
-    assert _memory._kept._arrays == []
+    assert results._kept._arrays == []
     assert tensors[11].view(-1)[0].item() == 11
 
 
 def test_small_results_are_torchs_own():
-    tensor = _memory.empty(torch.empty(0), (LARGE // 4 - 1,), torch.float32)
-    assert _memory._kept._arrays == [] and tensor.numel() == LARGE // 4 - 1
+    tensor = results.empty(torch.empty(0), (LARGE // 4 - 1,), torch.float32)
+    assert results._kept._arrays == [] and tensor.numel() == LARGE // 4 - 1
 
 
 def test_bf16_gradients_are_those_in_float32_rounded_once():

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 import torch
-from swiglu.torch import FFN, _team, ffn, uses_openmp
+from swiglu.torch import FFN, ffn, team, uses_openmp
 
 D, F = 64, 96
 
@@ -44,15 +44,15 @@ def test_the_team_is_pytorchs_own():
     for _ in range(3):
         torch.exp(a)
     before = set(os.listdir("/proc/self/task"))
-    team = members(_team.team())
-    assert len(team) == 2 and {str(t) for t in team} <= before
+    threads = members(team.team())
+    assert len(threads) == 2 and {str(t) for t in threads} <= before
     assert set(os.listdir("/proc/self/task")) == before
 
 
 def test_set_num_threads_is_obeyed():
     for n in (1, 2, 3, 5):
         torch.set_num_threads(n)
-        runner = _team.team()
+        runner = team.team()
         assert runner.n_threads == n and (runner.address is None) == (n == 1)
         assert n == 1 or len(members(runner)) == n
 
@@ -62,8 +62,8 @@ def test_without_openmp_the_pool_computes(monkeypatch):
     torch.set_num_threads(2)
     y = module(x)
     grads = torch.autograd.grad(y.sum(), [x, *module.parameters()])
-    monkeypatch.setattr(_team, "_gomp_parallel", None)
-    monkeypatch.setattr(_team, "_runners", {})
+    monkeypatch.setattr(team, "_gomp_parallel", None)
+    monkeypatch.setattr(team, "_runners", {})
     assert not uses_openmp()
     again = module(x)
     assert torch.equal(y, again)

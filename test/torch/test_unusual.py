@@ -9,7 +9,7 @@ import sys
 import pytest
 import swiglu
 import torch
-from swiglu.torch import FFN, _memory, _packed, ffn
+from swiglu.torch import FFN, ffn, packed, results
 from torch.autograd import forward_ad
 
 D, F = 16, 24
@@ -79,9 +79,9 @@ def test_autocast_casts_no_other_types(dtype):
     (lambda x, g, u, d: (x, g[:-1], u, d), ValueError, r"gate has shape \(23, 16\), expected \(24, 16\)"),
 ])
 def test_wrong_tensors_are_named(change, error, text):
-    for packed in (False, True):
-        with torch.set_grad_enabled(not packed), pytest.raises(error, match=text):
-            ffn(*change(torch.randn(5, D), *weights()), packed=packed)
+    for inference in (False, True):
+        with torch.set_grad_enabled(not inference), pytest.raises(error, match=text):
+            ffn(*change(torch.randn(5, D), *weights()), packed=inference)
 
 
 @pytest.mark.parametrize("activation", [None, 3, ["silu"]])
@@ -112,16 +112,16 @@ def test_blocks_that_share_a_down_weight_keep_a_copy_each():
     x, other = torch.randn(3, D), torch.randn(F, D)
     with torch.no_grad():
         results = [ffn(x, g, up, down, packed=True, compute=c) for g in (gate, other) for c in ("f32", "bf16")]
-        blocks = list(_packed._blocks[down.data_ptr()])
+        blocks = list(packed._blocks[down.data_ptr()])
         again = [ffn(x, g, up, down, packed=True, compute=c) for g in (gate, other) for c in ("f32", "bf16")]
-        assert len(blocks) == 4 and list(_packed._blocks[down.data_ptr()]) == blocks
+        assert len(blocks) == 4 and list(packed._blocks[down.data_ptr()]) == blocks
         assert all(torch.equal(a, b) for a, b in zip(results, again, strict=True))
         for i in range(20):
             ffn(x, gate, up, down, packed=True, activation=f"silu(gate_hi={i + 1}.0)")
-        assert len(_packed._blocks[down.data_ptr()]) <= _packed._MOST_OF_ONE
+        assert len(packed._blocks[down.data_ptr()]) <= packed._MOST_OF_ONE
     address = down.data_ptr()
     ffn(x.requires_grad_(), gate, up, down)  # an optimiser may follow
-    assert address not in _packed._blocks
+    assert address not in packed._blocks
 
 
 def test_a_call_within_a_call():
@@ -163,12 +163,12 @@ def test_a_call_within_a_call():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_child_does_not_wait_for_a_lock_of_its_parent():
     tensors = [torch.ones(shape) for shape in ((512, 4), (8, 4), (8, 4), (4096, 8))]  # PyTorch's own threads stay here
-    with _memory._kept._lock:
+    with results._kept._lock:
         pid = os.fork()
         if pid == 0:
             signal.alarm(60)
             large = ffn(*tensors)
-            os._exit(0 if large.numel() * 4 >= swiglu._memory.LARGE_FROM else 1)
+            os._exit(0 if large.numel() * 4 >= swiglu._c.memory.LARGE_FROM else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..torch import PackedWeights
-from ..torch._recipe import TENSORS, Recipe, check_meta, drop, evaluate, obstacle, obstacle_of_input
+from ..torch.recipe import TENSORS, Recipe, check_meta, drop, evaluate, obstacle, obstacle_of_input
 from .freed import FreedBlock, FreedWeight, fail, freed_parameters
 
 WITH_FREED = TENSORS | {FreedWeight}

@@ -10,12 +10,12 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from .. import _abi
-from .._block import Handle
-from .._library import check, lib
-from ..torch._kernels import run_handle
-from ..torch._plan import DTYPES, Plan, dtype_number
-from ..torch._recipe import Recipe, parts_of
+from .._c import abi
+from .._c.handle import Handle
+from .._c.library import check, lib
+from ..torch.kernels import run_handle
+from ..torch.plan import DTYPES, Plan, dtype_number
+from ..torch.recipe import Recipe, parts_of
 
 # What may be asked of a weight that is not there: everything but its values.
 _METADATA = frozenset(
@@ -90,7 +90,7 @@ class FreedBlock:
         held = plan.point(parts)
         self.handle = Handle(plan.desc, plan.options)
         del held
-        info = _abi.new(_abi.BlockInfo)
+        info = abi.new(abi.BlockInfo)
         check(lib.swiglu_block_query(self.handle.pointer, ctypes.byref(info)), "block")
         self.packed_bytes, self.d_out = int(info.packed_bytes), plan.d_out
         # (positions, values) of what the copy does not hold bit for bit: subnormals and NaN held for bf16 compute
@@ -117,7 +117,7 @@ class FreedBlock:
             targets = {"gate" if name == recipe.gate else "up" if name == recipe.up else "down": 0}
         for part, offset in targets.items():
             status = lib.swiglu_block_unpack(
-                self.handle.pointer, _abi.PARTS[part], DTYPES[weight.dtype], out.data_ptr() + offset, 0
+                self.handle.pointer, abi.PARTS[part], DTYPES[weight.dtype], out.data_ptr() + offset, 0
             )
             check(status, f"unpacking {name}")
         out = out.t().contiguous() if self._is_conv1d[name] else out

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..torch._module import check_module
-from ..torch._recipe import evaluate, obstacle
+from ..torch.function import check_module
+from ..torch.recipe import evaluate, obstacle
 from .classes import Patched, State
-from .recipe import prove
+from .proof import prove
 from .trace import NotProven
 
 

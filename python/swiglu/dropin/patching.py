@@ -16,12 +16,12 @@ import torch
 from torch import nn
 
 from ..torch import repack
-from ..torch._fused import FusedBlock
-from ..torch._module import check_module, find_policy
-from ..torch._recipe import Recipe, obstacle, tensors
+from ..torch.block import FusedBlock
+from ..torch.function import check_module, find_policy
+from ..torch.recipe import Recipe, obstacle, tensors
 from . import freed
 from .classes import WITH_FREED, Patched, State, subclass_of
-from .recipe import check_tensors, prove, shape_of
+from .proof import check_tensors, prove, shape_of
 from .report import Entry, Report
 from .trace import NotProven
 

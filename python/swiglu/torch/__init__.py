@@ -10,9 +10,9 @@ The threads are PyTorch's own: torch.set_num_threads() is obeyed.
 
 from __future__ import annotations
 
-from ._fused import FFN
-from ._memory import release_memory
-from ._module import PackedWeights, ffn, repack
-from ._team import uses_openmp
+from .block import FFN
+from .results import release_memory
+from .function import PackedWeights, ffn, repack
+from .team import uses_openmp
 
 __all__ = ["FFN", "PackedWeights", "ffn", "release_memory", "repack", "uses_openmp"]

@@ -14,8 +14,8 @@ from typing import Any, Callable, Optional
 import torch
 from torch import Tensor
 
-from . import _kernels
-from ._plan import check_devices, check_shapes, dtype_number, empty_gradient, n_rows
+from . import kernels
+from .plan import check_devices, check_shapes, dtype_number, empty_gradient, n_rows
 
 _BLOCK = (
     "Tensor x, Tensor? gate, Tensor? up, Tensor down, Tensor? gate_bias, Tensor? up_bias, Tensor? down_bias,"
@@ -31,7 +31,7 @@ _SCHEMAS = {
 _library: Any = torch.library.Library("swiglu", "DEF")  # type: ignore[no-untyped-call]
 for _name, _schema in _SCHEMAS.items():
     _library.define(_name + _schema, tags=(torch.Tag.pt2_compliant_tag,))
-    _library.impl(_name, getattr(_kernels, _name), "CPU")
+    _library.impl(_name, getattr(kernels, _name), "CPU")
 
 ffn = torch.ops.swiglu.ffn.default
 ffn_keep = torch.ops.swiglu.ffn_keep.default
@@ -127,7 +127,7 @@ class _Differentiable(torch.autograd.Function):
         if dy is not None:
             *block, kept = ctx.saved_tensors
             tensors = (dy, kept, *block)
-            op: Any = _kernels.ffn_backward if is_ordinary(tensors) else ffn_backward
+            op: Any = kernels.ffn_backward if is_ordinary(tensors) else ffn_backward
             mask, places = _needs(ctx.needs_input_grad)
             config = (*ctx.config, mask, _wide(block))
             if torch.is_grad_enabled():  # create_graph
@@ -205,7 +205,7 @@ def is_ordinary(tensors: Iterable[Optional[Tensor]]) -> bool:
     )
 
 
-_KERNELS: dict[Any, Any] = {ffn: _kernels.ffn, ffn_keep: _kernels.ffn_keep, ffn_packed: _kernels.ffn_packed}
+_KERNELS: dict[Any, Any] = {ffn: kernels.ffn, ffn_keep: kernels.ffn_keep, ffn_packed: kernels.ffn_packed}
 
 
 def call(op: Any, block: Sequence[Optional[Tensor]], activation: str, layout: str, compute: str) -> Any:

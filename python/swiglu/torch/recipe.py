@@ -13,10 +13,10 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd import forward_ad
 from torch.nn.modules import module as _hooks
 
-from .._activation import Activation
-from ._module import ffn
+from .._c.activation import Activation
+from .function import ffn
+from .plan import DTYPES, Parts
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 # What an operator can take: tensors, and what torch.compile and torch.export put in their place.
 TENSORS = frozenset({torch.Tensor, nn.Parameter, FakeTensor, FunctionalTensor})
 
@@ -80,9 +80,6 @@ def name_of(act: Any) -> Optional[str]:
     return _ACTIVATIONS.get(cls)
 
 
-Parts = tuple[Optional[torch.Tensor], ...]
-
-
 def parts_of(module: nn.Module, recipe: Recipe) -> Parts:
     """Weights of gate, up and down, [outputs, inputs] (Conv1D's as a transposed view), and then their biases."""
     weights: list[Optional[torch.Tensor]] = []
@@ -96,7 +93,7 @@ def parts_of(module: nn.Module, recipe: Recipe) -> Parts:
         weight = child._parameters["weight"]
         weights.append(weight if type(child) is nn.Linear else weight.t())
         biases.append(child._parameters["bias"])
-    return (*weights, *biases)
+    return (*weights, *biases)  # type: ignore[return-value] # six of them
 
 
 def tensors(module: nn.Module, recipe: Recipe) -> list[torch.Tensor]:
@@ -203,7 +200,7 @@ def evaluate(
     """The block of x, once nothing is in the way."""
     y = ffn(
         x,
-        *parts_of(module, recipe),  # type: ignore[arg-type]
+        *parts_of(module, recipe),
         activation=recipe.activation,
         layout=recipe.layout,
         policy=policy,

@@ -11,17 +11,17 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from .. import _abi
-from .._activation import act_struct
-from .._block import agreed, check_parts, make_options
-from .._library import check, error_record, lib
-from .._strides import matrix_order, rows_order
-from ._memory import empty, take_scratch
+from .._c import abi
+from .._c.activation import act_struct
+from .._c.desc import agreed, check_parts, make_options
+from .._c.library import check, error_record, lib
+from .._c.strides import matrix_order, rows_order
+from .results import empty, take_scratch
 
 # gate, up, down and their biases, in this order everywhere
 Parts = tuple[Optional[Tensor], Optional[Tensor], Tensor, Optional[Tensor], Optional[Tensor], Optional[Tensor]]
 NAMES = ("gate", "up", "down", "gate_bias", "up_bias", "down_bias")
-DTYPES = {torch.float32: _abi.F32, torch.float16: _abi.F16, torch.bfloat16: _abi.BF16}
+DTYPES = {torch.float32: abi.F32, torch.float16: abi.F16, torch.bfloat16: abi.BF16}
 _PACKED = ("gate_up", "up_gate", "interleaved")
 _SMALL = 1 << 20  # values that need no thought about pages
 _MOST_SIZES = 64  # batch sizes that a plan remembers
@@ -136,13 +136,13 @@ class Plan:
 
     def __init__(self, x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> None:
         self.d_in, self.d_ff, self.d_out = check_shapes(x, parts, layout)
-        self.desc = desc = _abi.Desc()
+        self.desc = desc = abi.Desc()
         lib.swiglu_desc_init(ctypes.byref(desc))
         desc.d_in, desc.d_ff, desc.d_out = self.d_in, self.d_ff, self.d_out
-        desc.layout, desc.act = _abi.LAYOUTS[layout], act_struct(activation)
+        desc.layout, desc.act = abi.LAYOUTS[layout], act_struct(activation)
         self.options = make_options(compute)
         self.desc_ref, self.options_ref = ctypes.byref(desc), ctypes.byref(self.options)
-        self.grads = _abi.new(_abi.Grads)
+        self.grads = abi.new(abi.Grads)
         self.grads_ref = ctypes.byref(self.grads)
         self._targets: list[tuple[int, Any]] = []  # (index into parts, where its address goes)
         self._gradients: list[tuple[int, Any, str]] = []  # (index, where the address of its gradient goes)
@@ -195,7 +195,7 @@ class Plan:
             if needs & (2 << i):
                 part: Tensor = parts[i]  # type: ignore[assignment]
                 if i < 3:
-                    target.dtype = _abi.BF16 if flags else _abi.F32
+                    target.dtype = abi.BF16 if flags else abi.F32
                 if flags and i < 3:
                     gradient = empty_gradient(part, torch.bfloat16)
                     address = gradient.data_ptr()
@@ -220,7 +220,7 @@ class Plan:
             part = parts[i]
             if part is not None and needs & (2 << i) and (part.dtype is not torch.bfloat16 or wide & (2 << i)):
                 return 0
-        return _abi.TRAIN_BF16_GRADIENTS
+        return abi.TRAIN_BF16_GRADIENTS
 
     def _empty_f32(self, part: Tensor) -> Tensor:
         if part.numel() < _SMALL and not self._copied:
@@ -247,8 +247,8 @@ class Plan:
 
     def _explain(self) -> None:
         """Raises what is wrong with the description, by the call that says it in words (no row is computed)."""
-        out, error = _abi.new(_abi.Reference), error_record()
-        status = lib.swiglu_reference_run(self.desc_ref, 0, _abi.Rows(), ctypes.byref(out), ctypes.byref(error))
+        out, error = abi.new(abi.Reference), error_record()
+        status = lib.swiglu_reference_run(self.desc_ref, 0, abi.Rows(), ctypes.byref(out), ctypes.byref(error))
         check(status, "ffn", error)
 
 

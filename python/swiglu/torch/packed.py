@@ -19,8 +19,8 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from .._block import Handle
-from ._plan import DTYPES, Parts, Plan, check_shapes
+from .._c.handle import Handle
+from .plan import DTYPES, Parts, Plan, check_shapes
 
 LINE_BYTES = 64
 LINES = 16  # sampled per weight, 2 of them at its ends

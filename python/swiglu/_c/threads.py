@@ -8,15 +8,15 @@ import os
 import threading
 from typing import Optional
 
-from . import _abi
-from ._library import check, lib
-from ._memory import uninitialised
+from . import abi
+from .library import check, lib
+from .memory import uninitialised
 
 
 class Runner:
     """A struct swiglu_runner that keeps its address, for passing by pointer. address is None for one thread."""
 
-    def __init__(self, struct: Optional[_abi.Runner], n_threads: int) -> None:
+    def __init__(self, struct: Optional[abi.Runner], n_threads: int) -> None:
         self._struct = struct
         self.n_threads = n_threads
         self.address = ctypes.addressof(struct) if struct is not None and n_threads > 1 else None
@@ -28,7 +28,7 @@ _lock = threading.Lock()
 
 def n_cpus() -> int:
     """CPUs that this process may use: its affinity within the cgroup quota."""
-    info = _abi.new(_abi.CpuInfo)
+    info = abi.new(abi.CpuInfo)
     check(lib.swiglu_cpu_query(ctypes.byref(info)), "cpu")
     return int(info.n_cpus)
 
@@ -62,7 +62,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class Memory(_abi.Work):
+class Memory(abi.Work):
     """A struct swiglu_work that owns its memory: whoever passes it to a call holds it until the call returns, even where the
     interpreter ends or a signal handler computes meanwhile."""
 

@@ -13,10 +13,11 @@ from typing import Any, NoReturn, Optional, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _abi
-from ._activation import Activation
-from ._block import Block, make_options
-from ._library import check, error_record, lib
+from .._c import abi
+from .._c.activation import Activation
+from .._c.desc import make_options
+from .._c.library import check, error_record, lib
+from .block import Block
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Model:
         scan: bool = False,
         experts: bool = False,
     ) -> None:
-        options = _abi.new(_abi.ModelOptions, strict=strict, scan=scan, experts=experts)
+        options = abi.new(abi.ModelOptions, strict=strict, scan=scan, experts=experts)
         if activation is not None:
             if not isinstance(activation, str):
                 raise TypeError(f"activation must be a name, not {type(activation).__name__}")
@@ -113,7 +114,7 @@ class Model:
         if "\0" in name:
             raise ValueError("load: a path with a NUL byte")
         self._file: Optional[_File] = _File(name, options)
-        info = _abi.new(_abi.ModelInfo)
+        info = abi.new(abi.ModelInfo)
         pointer = self._file.pointer
         check(lib.swiglu_model_query(pointer, ctypes.byref(info)), "model")
         self.info = ModelInfo(
@@ -130,7 +131,7 @@ class Model:
         self.tensors = tuple(self._tensor(i) for i in range(info.n_tensors))
 
     def _layer(self, i: int) -> LayerInfo:
-        info = _abi.new(_abi.ModelBlockInfo)
+        info = abi.new(abi.ModelBlockInfo)
         check(lib.swiglu_model_block(self._opened().pointer, i, ctypes.byref(info)), f"block {i}")
         values: dict[str, Any] = {}
         for field in dataclasses.fields(LayerInfo):
@@ -140,7 +141,7 @@ class Model:
         return LayerInfo(**values)
 
     def _tensor(self, i: int) -> TensorInfo:
-        info = _abi.new(_abi.TensorInfo)
+        info = abi.new(abi.TensorInfo)
         check(lib.swiglu_model_tensor(self._opened().pointer, i, ctypes.byref(info)), f"tensor {i}")
         dims = tuple(info.dims[: info.n_dims])
         return TensorInfo(_text(info.name), _text(info.dtype_name), dims, info.offset, info.bytes)
@@ -166,7 +167,7 @@ class Model:
             raise TypeError(f"a block is chosen by an integer, not {i!r}")
         if not -len(self) <= i < len(self):
             raise IndexError(f"block {i} of {len(self)}")
-        file, desc, error = self._opened(), _abi.new(_abi.Desc), error_record()
+        file, desc, error = self._opened(), abi.new(abi.Desc), error_record()
         status = lib.swiglu_model_desc(file.pointer, i % len(self), ctypes.byref(desc), ctypes.byref(error))
         check(status, f"block {i}", error)
         return Block._of_desc(desc, make_options(compute, isa), threads)

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from .._activation import ActivationLike, act_spec
-from .._block import default_layout
-from . import _ops, _packed
-from ._plain import plain_ffn, tell_once
+from .._c.activation import ActivationLike, act_spec
+from .._c.desc import default_layout
+from . import ops
+from .packed import forget
+from .plain import plain_ffn, tell_once
 
-POLICIES = {"recompute": _ops.ffn, "keep": _ops.ffn_keep}
+POLICIES = {"recompute": ops.ffn, "keep": ops.ffn_keep}
 
 
 def find_policy(policy: Any) -> Any:
@@ -76,9 +77,9 @@ def ffn(
         return plain_ffn(x, (gate, up, down, gate_bias, up_bias, down_bias), spec, order)
     op = find_policy(policy)
     if packed and not torch.is_grad_enabled():
-        op = _ops.ffn_packed
-    result = _ops.call(op, (x, gate, up, down, gate_bias, up_bias, down_bias), spec, order, compute)
-    return result[0] if op is _ops.ffn_keep else result  # type: ignore[no-any-return]
+        op = ops.ffn_packed
+    result = ops.call(op, (x, gate, up, down, gate_bias, up_bias, down_bias), spec, order, compute)
+    return result[0] if op is ops.ffn_keep else result  # type: ignore[no-any-return]
 
 
 def repack(module: nn.Module) -> None:
@@ -88,7 +89,7 @@ def repack(module: nn.Module) -> None:
     DLPack, another process) while the module stays in eval mode, keeps the tensor's memory, and touches none of the 16
     cache lines per weight that are compared before each use. Raises TypeError (not a module)."""
     check_module("module", module)
-    _packed.forget(module)
+    forget(module)
 
 
 class PackedWeights(nn.Module):
@@ -98,13 +99,13 @@ class PackedWeights(nn.Module):
     def train(self, mode: bool = True) -> Any:
         """As nn.Module.train."""
         if mode:
-            _packed.forget(self)
+            forget(self)
         return super().train(mode)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
-        _packed.forget(self)
+        forget(self)
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
-        _packed.forget(self)
+        forget(self)
         super()._load_from_state_dict(state_dict, *args, **kwargs)

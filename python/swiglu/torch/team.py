@@ -11,8 +11,8 @@ from typing import Optional
 
 import torch
 
-from .._library import lib
-from .._threads import Runner, pool_runner
+from .._c.library import lib
+from .._c.threads import Runner, pool_runner
 
 
 def _find_gomp_parallel() -> Optional[int]:

@@ -4,71 +4,18 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
-import operator
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Optional
 
 import numpy as np
 
-from . import _abi, _threads
-from ._activation import ActivationLike, act_struct
-from ._arrays import Array, as_rows, check_dtype_used, dtype_number, fill_matrix, fill_vector
-from ._library import check, error_record, lib
-
-
-def choice(name: str, value: str, table: dict[str, int]) -> int:
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be a string, not {type(value).__name__}")
-    if value not in table:
-        raise ValueError(f"{name} {value!r} is not one of {', '.join(table)}")
-    return table[value]
-
-
-def whole(name: str, value: Any) -> int:
-    """An integer that a size_t holds."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, not {value!r}") from None
-    if not 0 <= number < 2**63:
-        raise ValueError(f"{name} is {number}, not within 0 to 2^63 - 1")
-    return number
-
-
-def agreed(sizes: Sequence[Any]) -> Any:
-    """The size that most of them have, else the first: an error then speaks of the one that differs."""
-    return next((size for size in sizes if sum(1 for other in sizes if size == other) > 1), sizes[0])
-
-
-def default_layout(gate: Any, up: Any) -> str:
-    if gate is not None and up is not None:
-        return "separate"
-    if gate is None and up is not None:
-        return "ungated"
-    raise ValueError("up is None: for a packed gate name its layout ('gate_up', 'up_gate' or 'interleaved')")
-
-
-def check_parts(layout: str, gate: Any, up: Any, gate_bias: Any, up_bias: Any) -> None:
-    """Each layout uses its own parts: none may be missing, none ignored."""
-    choice("layout", layout, _abi.LAYOUTS)
-    uses_gate, uses_up = layout != "ungated", layout in ("separate", "ungated")
-    for name, uses, weight, bias in (("gate", uses_gate, gate, gate_bias), ("up", uses_up, up, up_bias)):
-        if uses and weight is None:
-            raise ValueError(f"{name} is None, but layout {layout!r} needs it")
-        if not uses and weight is not None:
-            raise ValueError(f"{name} is given, but layout {layout!r} does not use it")
-        if not uses and bias is not None:
-            raise ValueError(f"{name}_bias is given, but layout {layout!r} does not use {name}")
-
-
-def make_options(compute: str, isa: Optional[str] = None) -> Any:
-    options = _abi.new(_abi.Options)
-    options.compute = choice("compute", compute, _abi.COMPUTES)
-    if isa is not None:
-        options.isa_mask = 2 * choice("isa", isa, _abi.ISAS) - 1 if isa != "neon" else _abi.ISAS["neon"] | 1
-    return options
+from .._c import abi
+from .._c.activation import ActivationLike, act_struct
+from .._c.desc import agreed, check_parts, choice, default_layout, make_options
+from .._c.handle import Handle
+from .._c.library import check, error_record, lib
+from .._c.threads import pool_runner, workspace
+from .convert import Array, as_rows, check_dtype_used, fill_matrix, fill_vector
 
 
 def describe(
@@ -84,9 +31,9 @@ def describe(
     if layout is None:
         layout = default_layout(gate, up)
     check_parts(layout, gate, up, biases[0], biases[1])
-    desc = _abi.Desc()
+    desc = abi.Desc()
     lib.swiglu_desc_init(ctypes.byref(desc))
-    desc.layout, desc.act = _abi.LAYOUTS[layout], act_struct(activation)
+    desc.layout, desc.act = abi.LAYOUTS[layout], act_struct(activation)
     keep = []
     for name, weight in (("gate", gate), ("up", up), ("down", down)):
         if weight is not None or name == "down":
@@ -100,68 +47,6 @@ def describe(
         if bias is not None:
             keep.append(fill_vector(getattr(desc, f"{name}_bias"), f"{name}_bias", bias, length, dtype))
     return desc, keep
-
-
-@dataclasses.dataclass(frozen=True)
-class BlockInfo:
-    """What a block is and runs on. Sizes in bytes; compute and kernel are (gate and up, down)."""
-
-    d_in: int
-    d_ff: int
-    d_out: int
-    gated: bool
-    compute: tuple[str, str]
-    kernel: tuple[str, str]
-    isa: str
-    why: str
-    packed_bytes: int
-    file_bytes: int
-    expanded: bool
-
-
-class Handle:
-    """Owns a struct swiglu_block. Whoever computes holds a reference, so closing never pulls it from under a call."""
-
-    def __init__(self, desc: Any, options: Any) -> None:
-        self.pointer = ctypes.c_void_p()
-        error = error_record()
-        check(
-            lib.swiglu_block_create(
-                ctypes.byref(desc), ctypes.byref(options), ctypes.byref(self.pointer), ctypes.byref(error)
-            ),
-            "block",
-            error,
-        )
-        self._sizes: tuple[int, int, int] = (-1, 0, 0)
-
-    def work_bytes(self, m: int, n_threads: int) -> int:
-        known = self._sizes
-        if known[0] == m and known[1] == n_threads:
-            return known[2]
-        size = ctypes.c_size_t()
-        check(lib.swiglu_forward_bytes(self.pointer, m, n_threads, ctypes.byref(size)), f"a workspace for {m} rows")
-        self._sizes = (m, n_threads, size.value)
-        return size.value
-
-    def info(self) -> BlockInfo:
-        info = _abi.new(_abi.BlockInfo)
-        check(lib.swiglu_block_query(self.pointer, ctypes.byref(info)), "block")
-        return BlockInfo(
-            d_in=info.d_in,
-            d_ff=info.d_ff,
-            d_out=info.d_out,
-            gated=bool(info.gated),
-            compute=(_abi.COMPUTE_NAMES[info.compute_up], _abi.COMPUTE_NAMES[info.compute_down]),
-            kernel=(info.kernel_up.decode(), info.kernel_down.decode()),
-            isa=next(name for name, bit in _abi.ISAS.items() if bit == info.isa),
-            why=info.why.decode(),
-            packed_bytes=info.packed_bytes,
-            file_bytes=info.file_bytes,
-            expanded=bool(info.expanded),
-        )
-
-    def __del__(self, _destroy: Any = lib.swiglu_block_destroy) -> None:
-        _destroy(self.pointer)
 
 
 class Block:
@@ -211,7 +96,7 @@ class Block:
         return block
 
     def _open(self, desc: Any, options: Any, threads: Optional[int]) -> None:
-        self._n_threads = _threads.pool_runner(threads).n_threads
+        self._n_threads = pool_runner(threads).n_threads
         handle = Handle(desc, options)
         self.info = handle.info()
         self._handle: Optional[Handle] = handle
@@ -229,14 +114,14 @@ class Block:
         info = self.info
         rows, number, m, ld = as_rows("x", x, info.d_in, dtype)
         y = np.empty((*x.shape[:-1], info.d_out), x.dtype)
-        runner = _threads.pool_runner(self._n_threads)
+        runner = pool_runner(self._n_threads)
         check(
             lib.swiglu_forward(
                 handle.pointer,
                 m,
-                _abi.Rows(rows.ctypes.data, number, ld),
-                _abi.Rows(y.ctypes.data, number, 0),
-                _threads.workspace.reserve(handle.work_bytes(m, runner.n_threads)),
+                abi.Rows(rows.ctypes.data, number, ld),
+                abi.Rows(y.ctypes.data, number, 0),
+                workspace.reserve(handle.work_bytes(m, runner.n_threads)),
                 runner.address,
             ),
             "forward",
@@ -320,63 +205,15 @@ def reference(
     desc, keep = describe(gate, up, down, activation, layout, (gate_bias, up_bias, down_bias), dtype)
     rows, number, m, ld = as_rows("x", x, desc.d_in, _dtype_of_x(x, dtype))
     y, bound = (np.zeros((*x.shape[:-1], desc.d_out), np.float64) for _ in range(2))
-    out, error = _abi.new(_abi.Reference), error_record()
-    out.compute, out.y_dtype = choice("compute", compute, _abi.COMPUTES), number
+    out, error = abi.new(abi.Reference), error_record()
+    out.compute, out.y_dtype = choice("compute", compute, abi.COMPUTES), number
     out.y, out.bound = y.ctypes.data, bound.ctypes.data
     check(
         lib.swiglu_reference_run(
-            ctypes.byref(desc), m, _abi.Rows(rows.ctypes.data, number, ld), ctypes.byref(out), ctypes.byref(error)
+            ctypes.byref(desc), m, abi.Rows(rows.ctypes.data, number, ld), ctypes.byref(out), ctypes.byref(error)
         ),
         "reference",
         error,
     )
     del keep
     return y, bound
-
-
-@dataclasses.dataclass(frozen=True)
-class Counts:
-    """Of one block: values in weights and biases, operations of a forward per row, bytes of the weights."""
-
-    parameters: int
-    flops_per_token: int
-    weight_bytes: int
-
-
-def width(d_model: int, *, multiple_of: int = 1, rule: str = "up", multiplier: float = 0.0) -> int:
-    """The hidden width of a gated block with as many parameters as an ungated one of 4 d_model: int(8 d_model / 3), times
-    multiplier where that is above 0, rounded "up" or to the "nearest" multiple_of, or "none". Raises ValueError, TypeError
-    (not an integer)."""
-    d_ff = ctypes.c_size_t()
-    number = choice("rule", rule, _abi.WIDTH_RULES)
-    sizes = whole("d_model", d_model), whole("multiple_of", multiple_of)
-    status = lib.swiglu_width(number, *sizes, multiplier, ctypes.byref(d_ff))
-    check(status, f"width of d_model {d_model}, multiple_of {multiple_of}, multiplier {multiplier}")
-    return d_ff.value
-
-
-def count(
-    d_in: int,
-    d_ff: int,
-    d_out: Optional[int] = None,
-    *,
-    layout: str = "separate",
-    bias: bool = False,
-    dtype: str = "f32",
-) -> Counts:
-    """Counts of a block with these widths (d_out: d_in where None), with biases on all of its matrices or none. Raises
-    ValueError, TypeError (not an integer)."""
-    desc = _abi.Desc()
-    lib.swiglu_desc_init(ctypes.byref(desc))
-    desc.layout = choice("layout", layout, _abi.LAYOUTS)
-    desc.d_in, desc.d_ff = whole("d_in", d_in), whole("d_ff", d_ff)
-    desc.d_out = desc.d_in if d_out is None else whole("d_out", d_out)
-    used = {"separate": ("gate", "up", "down"), "ungated": ("up", "down")}.get(layout, ("gate", "down"))
-    for name in used:
-        matrix = getattr(desc, name)
-        matrix.dtype = dtype_number(dtype)
-        if bias:
-            getattr(desc, f"{name}_bias").data = ctypes.addressof(desc)  # only its presence is read
-    counts = _abi.new(_abi.Counts)
-    check(lib.swiglu_count(ctypes.byref(desc), ctypes.byref(counts)), f"count of {d_in}, {d_ff}, {d_out}")
-    return Counts(counts.parameters, counts.flops_per_token, counts.weight_bytes)

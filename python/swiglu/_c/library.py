@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import _abi
+from . import abi
 
 _NAMES = ("libswiglu.so", "libswiglu.dylib")
 
@@ -17,7 +17,7 @@ def _find() -> Path:
     override = os.environ.get("SWIGLU_LIBRARY")
     if override:
         return Path(override)
-    here = Path(__file__).resolve().parent
+    here = Path(__file__).resolve().parents[1]
     for name in _NAMES:
         if (here / name).exists():
             return here / name
@@ -33,15 +33,15 @@ def _load(path: Path) -> ctypes.CDLL:
     except OSError as error:
         raise ImportError(f"swiglu: {path} cannot be loaded: {error}") from None
     try:
-        _abi.declare(library)
+        abi.declare(library)
     except AttributeError as error:
         raise ImportError(f"swiglu: {path} is another version of the library: {error}") from None
-    build = _abi.new(_abi.Build)
-    if library.swiglu_version(ctypes.byref(build)) != _abi.OK or build.abi != _abi.ABI:
-        raise ImportError(f"swiglu: {path} has ABI {build.abi}, this package speaks ABI {_abi.ABI}")
-    desc = _abi.Desc()
+    build = abi.new(abi.Build)
+    if library.swiglu_version(ctypes.byref(build)) != abi.OK or build.abi != abi.ABI:
+        raise ImportError(f"swiglu: {path} has ABI {build.abi}, this package speaks ABI {abi.ABI}")
+    desc = abi.Desc()
     library.swiglu_desc_init(ctypes.byref(desc))
-    for name, struct, size in (("desc", _abi.Desc, desc.struct_size), ("act", _abi.Act, desc.act.struct_size)):
+    for name, struct, size in (("desc", abi.Desc, desc.struct_size), ("act", abi.Act, desc.act.struct_size)):
         if size != ctypes.sizeof(struct):
             raise ImportError(f"swiglu: {path} has a struct swiglu_{name} of {size} bytes, not {ctypes.sizeof(struct)}")
     return library
@@ -53,8 +53,8 @@ lib: Any = _load(path)
 
 def _dtypes() -> dict[str, int]:
     numbers: dict[str, int] = {}
-    info = _abi.new(_abi.DtypeInfo)
-    while lib.swiglu_dtype_query(lib.swiglu_dtype_at(len(numbers)), ctypes.byref(info)) == _abi.OK:
+    info = abi.new(abi.DtypeInfo)
+    while lib.swiglu_dtype_query(lib.swiglu_dtype_at(len(numbers)), ctypes.byref(info)) == abi.OK:
         numbers[info.name.decode()] = lib.swiglu_dtype_at(len(numbers))
     return numbers
 
@@ -63,7 +63,7 @@ DTYPES = _dtypes()  # the name of every weight format: its number
 
 
 def error_record() -> Any:
-    return _abi.new(_abi.Error)
+    return abi.new(abi.Error)
 
 
 def raise_status(status: int, text: str, os_errno: int = 0) -> NoReturn:
@@ -71,18 +71,18 @@ def raise_status(status: int, text: str, os_errno: int = 0) -> NoReturn:
     fault, ValueError for everything that is wrong with the input."""
     name = lib.swiglu_status_name(status).decode()
     message = f"{text} ({name})"
-    if status in (_abi.E_OPEN, _abi.E_READ, _abi.E_WRITE):
+    if status in (abi.E_OPEN, abi.E_READ, abi.E_WRITE):
         raise OSError(os_errno, message)
-    if status == _abi.E_MEMORY:
+    if status == abi.E_MEMORY:
         raise MemoryError(message)
-    if status in (_abi.E_WORKSPACE, _abi.E_HARDWARE, _abi.E_CANCELLED):
+    if status in (abi.E_WORKSPACE, abi.E_HARDWARE, abi.E_CANCELLED):
         raise RuntimeError(message)
     raise ValueError(message)
 
 
 def check(status: int, what: str, error: Any = None) -> None:
     """Raises unless status is OK. `what` names the call; the library's own text, where there is one, follows it."""
-    if status == _abi.OK:
+    if status == abi.OK:
         return
     detail = error.text.decode("utf-8", "replace") if error is not None else ""
     raise_status(status, f"{what}: {detail}" if detail else what, error.os_errno if error is not None else 0)

@@ -8,21 +8,21 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from .. import _abi
-from .._block import Handle
-from .._library import check, lib
-from .._threads import workspace
-from . import _packed
-from ._memory import empty, give_back_scratch
-from ._plan import DTYPES, Parts, as_rows, dtype_number, empty_result, give_back_plan, n_rows, take_plan
-from ._team import team
+from .._c import abi
+from .._c.handle import Handle
+from .._c.library import check, lib
+from .._c.threads import workspace
+from .results import empty, give_back_scratch
+from .packed import find, forget_weight
+from .plan import DTYPES, Parts, as_rows, dtype_number, empty_result, give_back_plan, n_rows, take_plan
+from .team import team
 
 
 def _forward(x: Tensor, parts: Parts, activation: str, layout: str, compute: str, keep: bool) -> tuple[Tensor, Tensor]:
-    _packed.forget_weight(parts[2])
+    forget_weight(parts[2])
     plan = take_plan(x, parts, activation, layout, compute)
     held = plan.point(parts)
-    flags = _abi.TRAIN_KEEP_GATE_UP if keep else _abi.TRAIN_KEEP_X
+    flags = abi.TRAIN_KEEP_GATE_UP if keep else abi.TRAIN_KEEP_X
     runner, m = team(), n_rows(x)
     work_bytes, kept_bytes = plan.sizes(m, flags, runner.n_threads)
     y = empty_result(x, plan.d_out)
@@ -34,8 +34,8 @@ def _forward(x: Tensor, parts: Parts, activation: str, layout: str, compute: str
         plan.options_ref,
         m,
         flags,
-        _abi.Rows(rows.data_ptr(), dtype, ld),
-        _abi.Rows(y.data_ptr(), dtype, 0),
+        abi.Rows(rows.data_ptr(), dtype, ld),
+        abi.Rows(y.data_ptr(), dtype, 0),
         kept.data_ptr() if keep else None,
         workspace.reserve(work_bytes),
         runner.address,
@@ -101,7 +101,7 @@ def ffn_backward(
         raise ValueError(f"dy has shape {tuple(dy.shape)}, expected {(*x.shape[:-1], plan.d_out)}")
     dy_dtype = dtype_number("dy", dy)
     held = plan.point(parts)
-    flags = _abi.TRAIN_KEEP_X if kept is None else _abi.TRAIN_KEEP_GATE_UP
+    flags = abi.TRAIN_KEEP_X if kept is None else abi.TRAIN_KEEP_GATE_UP
     runner, m = team(), n_rows(x)
     outputs, narrow, memory, gradient_flags = plan.point_gradients(x, parts, needs, wide)
     flags |= gradient_flags
@@ -116,8 +116,8 @@ def ffn_backward(
         plan.options_ref,
         m,
         flags,
-        _abi.Rows(x_rows.data_ptr(), DTYPES[x.dtype], x_ld),
-        _abi.Rows(dy_rows.data_ptr(), dy_dtype, dy_ld),
+        abi.Rows(x_rows.data_ptr(), DTYPES[x.dtype], x_ld),
+        abi.Rows(dy_rows.data_ptr(), dy_dtype, dy_ld),
         None if kept is None else kept.data_ptr(),
         plan.grads_ref,
         workspace.reserve(work_bytes),
@@ -143,8 +143,8 @@ def run_handle(handle: Handle, x: Tensor, d_out: int) -> Tensor:
     status = lib.swiglu_forward(
         handle.pointer,
         m,
-        _abi.Rows(rows.data_ptr(), dtype, ld),
-        _abi.Rows(y.data_ptr(), dtype, 0),
+        abi.Rows(rows.data_ptr(), dtype, ld),
+        abi.Rows(y.data_ptr(), dtype, 0),
         workspace.reserve(handle.work_bytes(m, runner.n_threads)),
         runner.address,
     )
@@ -166,5 +166,5 @@ def ffn_packed(
     compute: str,
 ) -> Tensor:
     parts: Parts = (gate, up, down, gate_bias, up_bias, down_bias)
-    block = _packed.find(x, parts, activation, layout, compute)
+    block = find(x, parts, activation, layout, compute)
     return run_handle(block.handle, x, block.d_out)

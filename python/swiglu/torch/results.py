@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._memory import LARGE_FROM, uninitialised
+from .._c.memory import LARGE_FROM, uninitialised
 
 _MOST_KEPT = 256 << 20
 

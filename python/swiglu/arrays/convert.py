@@ -9,20 +9,13 @@ from typing import Any, Optional
 import numpy as np
 import numpy.typing as npt
 
-from . import _abi
-from ._library import DTYPES, check, lib
-from ._strides import matrix_order, rows_order
+from .._c import abi
+from .._c.desc import dtype_number
+from .._c.library import check, lib
+from .._c.strides import matrix_order, rows_order
 
 Array = npt.NDArray[Any]
-_FLOATS = {"float32": _abi.F32, "float16": _abi.F16, "bfloat16": _abi.BF16}
-
-
-def dtype_number(name: str) -> int:
-    if not isinstance(name, str):
-        raise TypeError(f"dtype must be a name such as 'bf16', not {type(name).__name__}")
-    if name not in DTYPES:
-        raise ValueError(f"unknown dtype {name!r}; known are {', '.join(DTYPES)}")
-    return DTYPES[name]
+_FLOATS = {"float32": abi.F32, "float16": abi.F16, "bfloat16": abi.BF16}
 
 
 def array_dtype(name: str, array: Array, dtype: Optional[str]) -> int:
@@ -32,8 +25,8 @@ def array_dtype(name: str, array: Array, dtype: Optional[str]) -> int:
     if kind in _FLOATS and array.dtype.isnative:
         return _FLOATS[kind]
     if kind == "uint16" and dtype == "bf16" and array.dtype.isnative:
-        return _abi.BF16
-    if kind == "uint8" and dtype is not None and dtype_number(dtype) not in (_abi.F32, _abi.F16, _abi.BF16):
+        return abi.BF16
+    if kind == "uint8" and dtype is not None and dtype_number(dtype) not in (abi.F32, abi.F16, abi.BF16):
         return dtype_number(dtype)
     asked = "" if dtype is None else f" with dtype={dtype!r}"
     raise TypeError(
@@ -64,7 +57,7 @@ def _elem_strides(array: Array) -> Optional[tuple[int, ...]]:
 
 def block_size(dtype: int) -> tuple[int, int]:
     """(values, bytes) of one block of a format."""
-    info = _abi.new(_abi.DtypeInfo)
+    info = abi.new(abi.DtypeInfo)
     check(lib.swiglu_dtype_query(dtype, ctypes.byref(info)), f"dtype {dtype}")
     return int(info.block_elems), int(info.block_bytes)
 
@@ -121,7 +114,7 @@ def encode(x: npt.ArrayLike, dtype: str = "bf16") -> Array:
     canonical. The result has the shape of x. Raises ValueError for another dtype."""
     number = dtype_number(dtype)
     values = np.ascontiguousarray(x, dtype=np.float32).reshape(np.shape(x))
-    types = {_abi.F32: np.float32, _abi.F16: np.float16, _abi.BF16: np.uint16}
+    types = {abi.F32: np.float32, abi.F16: np.float16, abi.BF16: np.uint16}
     out: Array = np.empty(values.shape, types.get(number, np.uint8))
     check(lib.swiglu_encode(number, values.ctypes.data, values.size, out.ctypes.data), f"encode to {dtype}")
     return out

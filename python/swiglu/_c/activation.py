@@ -14,11 +14,11 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _abi
-from ._library import check, error_record, lib
+from . import abi
+from .library import check, error_record, lib
 
 _SPEC = re.compile(r"(\w+)(?:\((.*)\))?", re.ASCII)
-_KIND_NAMES = {number: name for name, number in _abi.KINDS.items()}
+_KIND_NAMES = {number: name for name, number in abi.KINDS.items()}
 _FLOATS = ("alpha", "up_offset", "gate_lo", "gate_hi", "up_lo", "up_hi")
 _PARAMS = {"xielu": 4, "situ": 2}  # values in param; the others have none
 
@@ -52,8 +52,8 @@ class Activation:
     param: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in _abi.KINDS:
-            raise ValueError(f"activation kind {self.kind!r} is not one of {', '.join(_abi.KINDS)}")
+        if self.kind not in abi.KINDS:
+            raise ValueError(f"activation kind {self.kind!r} is not one of {', '.join(abi.KINDS)}")
         for name in _FLOATS:
             object.__setattr__(self, name, _number(name, getattr(self, name)))
         if not isinstance(self.clamp_after, bool):
@@ -65,16 +65,16 @@ class Activation:
         if self.alpha != 1 and self.kind != "silu":
             raise ValueError(f"activation {self.kind!r} does not use alpha (it is {self.alpha!r})")
         # A block without width checks everything about the activation and computes nothing.
-        desc, error, block = _abi.Desc(), error_record(), ctypes.c_void_p()
+        desc, error, block = abi.Desc(), error_record(), ctypes.c_void_p()
         lib.swiglu_desc_init(ctypes.byref(desc))
         desc.act = self._struct()
         status = lib.swiglu_block_create(ctypes.byref(desc), None, ctypes.byref(block), ctypes.byref(error))
         check(status, "activation", error)
         lib.swiglu_block_destroy(block)
 
-    def _struct(self) -> _abi.Act:
-        act: _abi.Act = _abi.new(_abi.Act)
-        act.kind = _abi.KINDS[self.kind]
+    def _struct(self) -> abi.Act:
+        act: abi.Act = abi.new(abi.Act)
+        act.kind = abi.KINDS[self.kind]
         for name in _FLOATS:
             setattr(act, name, getattr(self, name))
         act.clamp_after = self.clamp_after
@@ -121,8 +121,8 @@ ActivationLike = Union[str, Activation]
 @functools.lru_cache(maxsize=256)
 def _parse(spec: str) -> Activation:
     match = _SPEC.fullmatch(spec)
-    act = _abi.Act()
-    if not match or lib.swiglu_act_init(ctypes.byref(act), match[1].encode()) != _abi.OK:
+    act = abi.Act()
+    if not match or lib.swiglu_act_init(ctypes.byref(act), match[1].encode()) != abi.OK:
         raise ValueError(f"unknown activation {spec!r}; known are {', '.join(activation_names())}")
     base = Activation._from_struct(act)
     changes: dict[str, Any] = {}
@@ -153,11 +153,11 @@ def act_spec(activation: ActivationLike) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _struct_of(spec: str) -> _abi.Act:
+def _struct_of(spec: str) -> abi.Act:
     return _parse(spec)._struct()
 
 
-def act_struct(activation: ActivationLike) -> _abi.Act:
+def act_struct(activation: ActivationLike) -> abi.Act:
     """The C struct; shared, to be copied and not changed."""
     return _struct_of(act_spec(activation))
 

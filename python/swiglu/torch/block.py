@@ -9,12 +9,12 @@ from typing import Any, Optional
 import torch
 from torch import Tensor, nn
 
-from .. import _abi
-from .._activation import ActivationLike, act_spec, act_struct
-from .._block import choice
-from ._module import POLICIES, PackedWeights
-from ._plain import hidden
-from ._recipe import Recipe, check_input, drop, evaluate, obstacle, obstacle_of_input
+from .._c import abi
+from .._c.activation import ActivationLike, act_spec, act_struct
+from .._c.desc import choice
+from .function import POLICIES, PackedWeights
+from .plain import hidden
+from .recipe import Recipe, check_input, drop, evaluate, obstacle, obstacle_of_input
 
 _told: set[str] = set()
 
@@ -76,7 +76,7 @@ class FFN(FusedBlock):
     ) -> None:
         super().__init__()
         act_struct(activation)
-        choice("compute", compute, _abi.COMPUTES)
+        choice("compute", compute, abi.COMPUTES)
         choice("policy", policy, dict.fromkeys(POLICIES, 0))
         gate = "gate_proj" if gated else None
         self._recipe = Recipe("separate" if gated else "ungated", gate, "up_proj", "down_proj", act_spec(activation))

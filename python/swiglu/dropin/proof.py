@@ -8,7 +8,8 @@ from typing import Any, Optional
 
 from torch import nn
 
-from ..torch._recipe import DTYPES, Recipe, has_foreign_forward, is_linear, name_of, obstacle, parts_of, tensors
+from ..torch.plan import DTYPES
+from ..torch.recipe import Recipe, has_foreign_forward, is_linear, name_of, obstacle, parts_of, tensors
 from .trace import Expression, NamedFloat, NotProven, formula
 
 _FUNCTIONS = {"silu": "silu", "relu": "relu", "sigmoid": "sigmoid"}

@@ -18,7 +18,7 @@ OK = 0
 E_ARGUMENT, E_CANCELLED, E_SHAPE, E_ALIAS, E_FORMAT, E_UNSUPPORTED = 10, 11, 20, 21, 30, 31
 E_OPEN, E_READ, E_WRITE, E_MEMORY, E_WORKSPACE, E_HARDWARE = 40, 41, 42, 50, 51, 60
 
-# enum swiglu_dtype, what rows may be; _library.DTYPES has every format
+# enum swiglu_dtype, what rows may be; library.DTYPES has every format
 F32, F16, BF16 = 0, 1, 30
 
 # enum swiglu_act_kind, under the names that swiglu_act_init gives a kind without parameters

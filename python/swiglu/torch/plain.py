@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._activation import Activation
-from ._plan import Parts, check_shapes
+from .._c.activation import Activation
+from .plan import Parts, check_shapes
 
 
 def _xielu(a: Tensor, act: Activation) -> Tensor:
