@@ -299,6 +299,21 @@ SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_forward(const struct swig
                                                                struct swiglu_work work,
                                                                const struct swiglu_runner *runner);
 
+/* what     the two halves of swiglu_forward: h = act(x Wg^T + bg) * (x Wu^T + bu), then y = h Wd^T + bd. One after the
+ *          other they give its bits
+ * shapes   x: m x d_in, h: m x d_ff, y: m x d_out
+ * memory   as swiglu_forward, and the same work. The output may be the input exactly
+ * numerics h as down eats it: f32, or where down computes in bf16 values rounded to bf16, as bf16 or as f32; NaN is
+ *          canonical, and the bits depend on as little as those of y. swiglu_down takes any h and rounds it so
+ * errors   as swiglu_forward; swiglu_hidden: E_ARGUMENT for an h that is f16, or bf16 where down computes in f32
+ * threads  as swiglu_forward     since  0.1 */
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_hidden(const struct swiglu_block *block, size_t m,
+                                                              struct swiglu_crows x, struct swiglu_rows h,
+                                                              struct swiglu_work work, const struct swiglu_runner *runner);
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_down(const struct swiglu_block *block, size_t m,
+                                                            struct swiglu_crows h, struct swiglu_rows y,
+                                                            struct swiglu_work work, const struct swiglu_runner *runner);
+
 /* ---- training -------------------------------------------------------------------------------------------------- */
 
 enum swiglu_train_flags {

@@ -131,22 +131,53 @@ bool swiglu_spans_meet(struct swiglu_span a, struct swiglu_span b) {
     return a.bytes && b.bytes && pa < pb + b.bytes && pb < pa + a.bytes;
 }
 
-enum swiglu_status swiglu_forward(const struct swiglu_block *block, size_t m, struct swiglu_crows x, struct swiglu_rows y,
-                                  struct swiglu_work work, const struct swiglu_runner *runner) {
-    struct swiglu_span x_span, y_span, work_span = {work.data, 0};
-    struct swiglu_crows out = {y.data, y.dtype, y.ld_elems};
-    if (!block) return SWIGLU_E_ARGUMENT;
-    TRY(swiglu_rows_check(&x, m, block->d_in, &x_span));
-    TRY(swiglu_rows_check(&out, m, block->d_out, &y_span));
-    y.ld_elems = out.ld_elems;
-    if (m == 0 || block->d_out == 0) return SWIGLU_OK; /* m may be anything where rows are empty */
+/* What forward and its halves check before anything is written: rows of n_in and n_out values, and the workspace. *empty
+ * where there is nothing to do. */
+static enum swiglu_status check_call(const struct swiglu_block *block, size_t m, struct swiglu_crows *in, size_t n_in,
+                                     struct swiglu_rows *out, size_t n_out, struct swiglu_work work,
+                                     const struct swiglu_runner *runner, bool *empty) {
+    struct swiglu_span in_span, out_span, work_span = {work.data, 0};
+    struct swiglu_crows to = {out->data, out->dtype, out->ld_elems};
+    TRY(swiglu_rows_check(in, m, n_in, &in_span));
+    TRY(swiglu_rows_check(&to, m, n_out, &out_span));
+    out->ld_elems = to.ld_elems;
+    *empty = m == 0 || n_out == 0; /* m may be anything where rows are empty */
+    if (*empty) return SWIGLU_OK;
     if (swiglu_forward_size(block, NULL, m, swiglu_runner_threads(runner), &work_span.bytes)) return SWIGLU_E_SHAPE;
     if (!work.data || work.bytes < work_span.bytes) return SWIGLU_E_WORKSPACE;
-    const bool same = x.data == y.data && x.dtype == y.dtype && x.ld_elems == y.ld_elems;
-    if ((swiglu_spans_meet(x_span, y_span) && !same) || swiglu_spans_meet(work_span, x_span) ||
-        swiglu_spans_meet(work_span, y_span))
+    const bool same = in->data == to.data && in->dtype == to.dtype && in->ld_elems == to.ld_elems;
+    if ((swiglu_spans_meet(in_span, out_span) && !same) || swiglu_spans_meet(work_span, in_span) ||
+        swiglu_spans_meet(work_span, out_span))
         return SWIGLU_E_ALIAS;
-    swiglu_forward_run(block, NULL, m, x, y, work.data, runner);
+    return SWIGLU_OK;
+}
+
+enum swiglu_status swiglu_forward(const struct swiglu_block *block, size_t m, struct swiglu_crows x, struct swiglu_rows y,
+                                  struct swiglu_work work, const struct swiglu_runner *runner) {
+    bool empty;
+    if (!block) return SWIGLU_E_ARGUMENT;
+    TRY(check_call(block, m, &x, block->d_in, &y, block->d_out, work, runner, &empty));
+    if (!empty) swiglu_forward_run(block, NULL, m, x, y, work.data, runner);
+    return SWIGLU_OK;
+}
+
+enum swiglu_status swiglu_hidden(const struct swiglu_block *block, size_t m, struct swiglu_crows x, struct swiglu_rows h,
+                                 struct swiglu_work work, const struct swiglu_runner *runner) {
+    bool empty;
+    if (!block) return SWIGLU_E_ARGUMENT;
+    if (h.dtype != SWIGLU_F32 && !(h.dtype == SWIGLU_BF16 && block->compute_down == SWIGLU_COMPUTE_BF16))
+        return SWIGLU_E_ARGUMENT; /* it would round h once more than forward does */
+    TRY(check_call(block, m, &x, block->d_in, &h, block->d_ff, work, runner, &empty));
+    if (!empty) swiglu_hidden_run(block, m, x, h, work.data, runner);
+    return SWIGLU_OK;
+}
+
+enum swiglu_status swiglu_down(const struct swiglu_block *block, size_t m, struct swiglu_crows h, struct swiglu_rows y,
+                               struct swiglu_work work, const struct swiglu_runner *runner) {
+    bool empty;
+    if (!block) return SWIGLU_E_ARGUMENT;
+    TRY(check_call(block, m, &h, block->d_ff, &y, block->d_out, work, runner, &empty));
+    if (!empty) swiglu_down_run(block, m, h, y, work.data, runner);
     return SWIGLU_OK;
 }
 

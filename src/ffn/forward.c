@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rows go through in blocks of 512, each in three phases: stage x, then h = act(gate) up for all hidden units, then y. Two
- * passes over the weights beat a fused down projection by 0.5 to 1 %, and need only h of one row block.
+ * passes over the weights beat a fused down projection by 0.5 to 1 %, and need only h of one row block. The halves of a
+ * forward are the same phases: the first two, then h to the caller's rows; or the caller's h staged, then the last.
  */
 #include "ffn/forward.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/half.h"
 #include "dtype/dtype.h"
 #include "ffn/pass.h"
 #include "ffn/schedule.h"
@@ -44,20 +47,22 @@ bool swiglu_forward_size(const struct swiglu_block *block, const struct swiglu_f
     return lay_out(block, train, m, n_threads, &l) || SW_ADD(l.total, (size_t)64, bytes); /* 64: to align a pointer */
 }
 
+enum phase { STAGE, UP, DOWN, KEEP_HIDDEN, STAGE_HIDDEN, N_PHASES };
+
 /* How one row block is cut: row tiles by groups, panels by tickets. */
 struct cut {
     struct swiglu_row_plan rows;
     unsigned n_rows, n_groups;
     size_t up_panels, down_panels; /* per ticket */
-    size_t n_tickets[3];           /* of stage, up, down */
+    size_t n_tickets[N_PHASES];
 };
-
-enum { STAGE, UP, DOWN, N_PHASES };
 
 struct job {
     const struct swiglu_block *block;
-    struct swiglu_crows x;
-    struct swiglu_rows y;
+    const enum phase *phases; /* of each row block */
+    size_t n_phases;
+    struct swiglu_crows in;   /* x, or h for STAGE_HIDDEN */
+    struct swiglu_rows out;   /* y, or h for KEEP_HIDDEN */
     const struct swiglu_forward_train *train; /* or NULL */
     size_t n_blocks;
     struct cut full, last; /* of every row block but the last, and of the last */
@@ -91,21 +96,43 @@ static void finish_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile,
     b->kern->hidden(&a);
 }
 
-/* row0: of the row block, in x */
-static void stage_tiles(const struct job *job, size_t row0, const struct cut *c, size_t ticket) {
+/* row0: of the row block, in the caller's rows */
+static void stage_tile(const struct job *job, size_t row0, const struct cut *c, unsigned tile, int hidden) {
     const struct swiglu_block *b = job->block;
-    const size_t ld_bytes = job->x.ld_elems * swiglu_float_bytes(job->x.dtype), tiles = swiglu_plan_tiles(&c->rows);
-    const size_t end = tiles * (ticket + 1) / c->n_tickets[STAGE];
-    for (unsigned i = (unsigned)(tiles * ticket / c->n_tickets[STAGE]); i < end; i++) {
-        const struct swiglu_shape *t = swiglu_plan_shape(&c->rows, i);
-        const unsigned row = swiglu_plan_row(&c->rows, i);
-        const struct swiglu_stage_args a = {.src = (const char *)job->x.data + (row0 + row) * ld_bytes,
-                                            .dtype = job->x.dtype, .ld_bytes = ld_bytes,
-                                            .rows = (unsigned)swiglu_min(t->mr, c->n_rows - row), .mr = t->mr,
-                                            .k = b->d_in, .x = b->up.path->x,
-                                            .dst = job->work + job->at.x + row * job->at.x_row};
-        b->kern->stage(&a);
+    const struct swiglu_shape *t = swiglu_plan_shape(&c->rows, tile);
+    const struct swiglu_product *product = hidden ? &b->down : &b->up;
+    const size_t ld_bytes = job->in.ld_elems * swiglu_float_bytes(job->in.dtype), row = swiglu_plan_row(&c->rows, tile);
+    char *const to = hidden ? hidden_at(job, t->mr, row, 0) : job->work + job->at.x + row * job->at.x_row;
+    const struct swiglu_stage_args a = {.src = (const char *)job->in.data + (row0 + row) * ld_bytes,
+                                        .dtype = job->in.dtype, .ld_bytes = ld_bytes,
+                                        .rows = (unsigned)swiglu_min(t->mr, c->n_rows - row), .mr = t->mr,
+                                        .k = product->k, .x = product->path->x, .dst = to};
+    b->kern->stage(&a);
+}
+
+/* n hidden units of one record, to f32 or, where that is exact, to bf16. Which NaN it is differs from level to level. */
+static void copy_hidden(const char *src, int x, size_t n, char *dst, int dtype) {
+    for (size_t i = 0; i < n; i++) {
+        float f;
+        if (x == SWIGLU_X_BF16_PAIR) f = swiglu_bf16_widen(swiglu_le16(src + 2 * i));
+        else memcpy(&f, src + 4 * i, sizeof f);
+        const uint32_t bits = isnan(f) ? 0x7FC00000 : swiglu_f32_bits(f);
+        const uint16_t half = (uint16_t)(bits >> 16);
+        if (dtype == SWIGLU_BF16) memcpy(dst + 2 * i, &half, sizeof half);
+        else memcpy(dst + 4 * i, &bits, sizeof bits);
     }
+}
+
+static void keep_tile(const struct job *job, size_t row0, const struct cut *c, unsigned tile) {
+    const struct swiglu_shape *t = swiglu_plan_shape(&c->rows, tile);
+    const size_t row = swiglu_plan_row(&c->rows, tile), bytes = swiglu_float_bytes(job->out.dtype);
+    const size_t d_ff = job->block->d_ff, rows = swiglu_min(t->mr, c->n_rows - row);
+    const int x = job->block->down.path->x;
+    const size_t record = swiglu_staged_record_k(x);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t unit = 0; unit < d_ff; unit += record)
+            copy_hidden(hidden_at(job, t->mr, row, unit) + r * SWIGLU_RECORD_BYTES, x, swiglu_min(d_ff - unit, record),
+                        (char *)job->out.data + ((row0 + row + r) * job->out.ld_elems + unit) * bytes, job->out.dtype);
 }
 
 static const struct cut *cut_of(const struct job *job, size_t row_block) {
@@ -113,23 +140,17 @@ static const struct cut *cut_of(const struct job *job, size_t row_block) {
 }
 
 static size_t count_tickets(const void *ctx, size_t phase) {
-    return cut_of(ctx, phase / N_PHASES)->n_tickets[phase % N_PHASES];
+    const struct job *job = ctx;
+    return cut_of(job, phase / job->n_phases)->n_tickets[job->phases[phase % job->n_phases]];
 }
 
-static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) {
-    const struct job *job = ctx;
+static void run_product(struct job *job, unsigned thread, size_t row0, const struct cut *c, int down, size_t ticket) {
     const struct swiglu_block *b = job->block;
-    const struct cut *c = cut_of(job, phase / N_PHASES);
-    const size_t row0 = phase / N_PHASES * SWIGLU_ROW_BLOCK;
-    if (phase % N_PHASES == STAGE) {
-        stage_tiles(job, row0, c, ticket);
-        return;
-    }
-    const int down = phase % N_PHASES == DOWN;
     const unsigned tiles = swiglu_plan_tiles(&c->rows), group = (unsigned)(ticket % c->n_groups);
-    const size_t per_ticket = down ? c->down_panels : c->up_panels, y_bytes = job->y.ld_elems * swiglu_float_bytes(job->y.dtype);
-    const struct swiglu_result y = {.y = (char *)job->y.data + row0 * y_bytes, .dtype = job->y.dtype, .ld_bytes = y_bytes,
-                                    .n_rows = c->n_rows, .bias = b->down.bias};
+    const size_t per_ticket = down ? c->down_panels : c->up_panels;
+    const size_t y_bytes = job->out.ld_elems * swiglu_float_bytes(job->out.dtype);
+    const struct swiglu_result y = {.y = (char *)job->out.data + row0 * y_bytes, .dtype = job->out.dtype,
+                                    .ld_bytes = y_bytes, .n_rows = c->n_rows, .bias = b->down.bias};
     struct swiglu_pass p = {.kern = b->kern,
                             .product = down ? &b->down : &b->up,
                             .rows = &c->rows,
@@ -144,7 +165,7 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
                             .result = down ? &y : NULL,
                             .aim = down ? NULL : aim_hidden,
                             .finish = down ? NULL : finish_hidden,
-                            .ctx = ctx};
+                            .ctx = job};
     p.panel_end = swiglu_min(p.panel + per_ticket, p.product->n_panels);
     if (job->train) p.raw = down ? &job->train->down : &job->train->up;
     if (job->train && job->train->saved && !down) {
@@ -152,6 +173,22 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
         p.rows_padded = swiglu_kept_rows(c->n_rows);
     }
     swiglu_pass_run(&p);
+}
+
+static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) {
+    struct job *const job = ctx;
+    const struct cut *c = cut_of(job, phase / job->n_phases);
+    const enum phase kind = job->phases[phase % job->n_phases];
+    const size_t row0 = phase / job->n_phases * SWIGLU_ROW_BLOCK, tiles = swiglu_plan_tiles(&c->rows);
+    if (kind == UP || kind == DOWN) {
+        run_product(job, thread, row0, c, kind == DOWN, ticket);
+        return;
+    }
+    const size_t n = c->n_tickets[kind], end = tiles * (ticket + 1) / n;
+    for (size_t i = tiles * ticket / n; i < end; i++) {
+        if (kind == KEEP_HIDDEN) keep_tile(job, row0, c, (unsigned)i);
+        else stage_tile(job, row0, c, (unsigned)i, kind == STAGE_HIDDEN);
+    }
 }
 
 static struct cut cut_rows(const struct swiglu_block *b, bool raw, unsigned rows, unsigned n_threads) {
@@ -167,18 +204,38 @@ static struct cut cut_rows(const struct swiglu_block *b, bool raw, unsigned rows
     c.down_panels = swiglu_pass_panels(&b->down, &c.rows, rows / c.n_groups, n_threads);
     c.n_tickets[UP] = swiglu_ceil_div(b->up.n_panels, c.up_panels) * c.n_groups;
     c.n_tickets[DOWN] = swiglu_ceil_div(b->down.n_panels, c.down_panels) * c.n_groups;
+    c.n_tickets[KEEP_HIDDEN] = c.n_tickets[STAGE_HIDDEN] = c.n_tickets[STAGE];
     return c;
 }
 
-void swiglu_forward_run(const struct swiglu_block *block, const struct swiglu_forward_train *train, size_t m,
-                        struct swiglu_crows x, struct swiglu_rows y, void *workspace, const struct swiglu_runner *runner) {
+static void run_phases(struct job job, size_t m, void *workspace, const struct swiglu_runner *runner) {
     const unsigned n_threads = swiglu_runner_threads(runner);
-    struct job job = {.block = block, .x = x, .y = y, .train = train, .n_blocks = swiglu_ceil_div(m, SWIGLU_ROW_BLOCK)};
-    (void)lay_out(block, train, m, n_threads, &job.at); /* the same numbers as when the size was checked */
+    const bool raw = job.train;
+    job.n_blocks = swiglu_ceil_div(m, SWIGLU_ROW_BLOCK);
+    (void)lay_out(job.block, raw, m, n_threads, &job.at); /* the same numbers as when the size was checked */
     job.work = (char *)workspace + (-(uintptr_t)workspace & 63);
-    job.last = cut_rows(block, train, (unsigned)(m - (job.n_blocks - 1) * SWIGLU_ROW_BLOCK), n_threads);
-    job.full = job.n_blocks > 1 ? cut_rows(block, train, SWIGLU_ROW_BLOCK, n_threads) : job.last;
-    struct swiglu_schedule schedule = {.ctx = &job, .n_phases = job.n_blocks * N_PHASES, .n_tickets = count_tickets,
+    job.last = cut_rows(job.block, raw, (unsigned)(m - (job.n_blocks - 1) * SWIGLU_ROW_BLOCK), n_threads);
+    job.full = job.n_blocks > 1 ? cut_rows(job.block, raw, SWIGLU_ROW_BLOCK, n_threads) : job.last;
+    struct swiglu_schedule schedule = {.ctx = &job, .n_phases = job.n_blocks * job.n_phases, .n_tickets = count_tickets,
                                        .run = run_ticket};
     swiglu_schedule_run(&schedule, runner);
+}
+
+void swiglu_forward_run(const struct swiglu_block *block, const struct swiglu_forward_train *train, size_t m,
+                        struct swiglu_crows x, struct swiglu_rows y, void *work, const struct swiglu_runner *runner) {
+    static const enum phase phases[] = {STAGE, UP, DOWN};
+    run_phases((struct job){.block = block, .phases = phases, .n_phases = 3, .in = x, .out = y, .train = train}, m, work,
+               runner);
+}
+
+void swiglu_hidden_run(const struct swiglu_block *block, size_t m, struct swiglu_crows x, struct swiglu_rows h, void *work,
+                       const struct swiglu_runner *runner) {
+    static const enum phase phases[] = {STAGE, UP, KEEP_HIDDEN};
+    run_phases((struct job){.block = block, .phases = phases, .n_phases = 3, .in = x, .out = h}, m, work, runner);
+}
+
+void swiglu_down_run(const struct swiglu_block *block, size_t m, struct swiglu_crows h, struct swiglu_rows y, void *work,
+                     const struct swiglu_runner *runner) {
+    static const enum phase phases[] = {STAGE_HIDDEN, DOWN};
+    run_phases((struct job){.block = block, .phases = phases, .n_phases = 2, .in = h, .out = y}, m, work, runner);
 }

@@ -37,4 +37,10 @@ bool swiglu_forward_size(const struct swiglu_block *block, const struct swiglu_f
 void swiglu_forward_run(const struct swiglu_block *block, const struct swiglu_forward_train *train, size_t m,
                         struct swiglu_crows x, struct swiglu_rows y, void *work, const struct swiglu_runner *runner);
 
+/* The two halves of a forward, with its workspace. h is f32, or bf16 (no other) where down computes in bf16. */
+void swiglu_hidden_run(const struct swiglu_block *block, size_t m, struct swiglu_crows x, struct swiglu_rows h, void *work,
+                       const struct swiglu_runner *runner);
+void swiglu_down_run(const struct swiglu_block *block, size_t m, struct swiglu_crows h, struct swiglu_rows y, void *work,
+                     const struct swiglu_runner *runner);
+
 #endif

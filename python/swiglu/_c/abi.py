@@ -317,6 +317,8 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "swiglu_runner_gomp": (Runner, [c_void_p, c_uint]),
     "swiglu_forward_bytes": (c_int, [c_void_p, c_size_t, c_uint, _size_p]),
     "swiglu_forward": (c_int, [c_void_p, c_size_t, Rows, Rows, Work, c_void_p]),
+    "swiglu_hidden": (c_int, [c_void_p, c_size_t, Rows, Rows, Work, c_void_p]),
+    "swiglu_down": (c_int, [c_void_p, c_size_t, Rows, Rows, Work, c_void_p]),
     "swiglu_train_bytes": (c_int, [POINTER(Desc), POINTER(Options), c_size_t, c_uint, c_uint, _size_p, _size_p]),
     "swiglu_train_forward": (
         c_int,
