@@ -12,7 +12,7 @@ import numpy as np
 
 from cell import (SHAPES, Cell, Data, Machine, OurSide, choices, count, counts, cpu_name, measure, print_heading,
                   print_row, progress, shared_library)
-from library import DTYPES, LEVELS, Library
+from library import DTYPES, Library
 
 
 def parse_args():
@@ -24,7 +24,7 @@ def parse_args():
     parser.add_argument("--dtypes", type=choices(DTYPES), default=["f32", "bf16", "f16"], metavar="A,B")
     parser.add_argument("--rows", type=counts, default=[1, 8, 128, 512], metavar="M,N")
     parser.add_argument("--threads", type=count, default=1)
-    parser.add_argument("--isa", choices=LEVELS.values(), help="upper limit")
+    parser.add_argument("--isa", metavar="LEVEL", help="upper limit: a level that 'swiglu cpu' lists")
     parser.add_argument("--pairs", type=count, default=11)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also append a JSON object a cell to FILE")
     return parser.parse_args()
@@ -43,8 +43,8 @@ def compare(cell, libraries, machine, isa_mask, n_pairs):
 
 def main():
     args = parse_args()
-    isa_mask = 2 * next(bit for bit, name in LEVELS.items() if name == args.isa) - 1 if args.isa else 0
     libraries = [Library(path, args.threads) for path in (args.new, args.old)]
+    isa_mask = libraries[0].levels()[args.isa].limit if args.isa else 0
     machine = Machine(libraries[0], isa_mask)
     new, old = (f"{library.version} ({library.compiler})" for library in libraries)
     about = {"cpu": cpu_name(), "cpus": len(os.sched_getaffinity(0)), "new": new, "old": old}

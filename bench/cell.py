@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from library import COMPUTE_BF16, LEVELS, NUMPY_DTYPES, Block, big_memory
+from library import COMPUTE_BF16, NUMPY_DTYPES, Block, big_memory
 
 SHAPES = {  # d, f, activation
     "smollm2-135m": (576, 1536, "silu"),
@@ -185,7 +185,7 @@ def measure(cell, data, sides, machine, info, n_pairs):
     d, f, activation = SHAPES[cell.model]
     cold = all(len(side.runs) * data.weight_bytes > COLD_BYTES for side in sides)
     return {"model": cell.model, "shape": [d, f], "activation": activation, "tokens": cell.rows, "dtype": cell.dtype,
-            "threads": cell.threads, "state": "cold" if cold else "warm", "isa": LEVELS[info.isa],
+            "threads": cell.threads, "state": "cold" if cold else "warm", "isa": info.kernel_up.decode().rpartition("_")[2],
             "kernel_up": info.kernel_up.decode(), **record}
 
 

@@ -18,7 +18,6 @@ _spec.loader.exec_module(abi)
 DTYPES = {"f32": abi.F32, "f16": abi.F16, "bf16": abi.BF16}
 NUMPY_DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}  # bf16: its bits
 COMPUTE_BF16 = abi.COMPUTES["bf16"]
-LEVELS = {bit: name for name, bit in abi.ISAS.items()}
 HUGE_PAGE = 2 << 20
 
 
@@ -40,8 +39,12 @@ class Library:
         with tempfile.TemporaryDirectory() as folder:
             copy = shutil.copy(path, os.path.join(folder, "libswiglu.so"))
             lib = c.CDLL(copy, mode=os.RTLD_LOCAL | os.RTLD_NOW)
-        abi.declare(lib)
+        abi.declare(lib, older=True)
         return lib
+
+    def levels(self):
+        """Instruction-set levels by name."""
+        return {level.name.decode(): level for level in abi.levels(self._lib)}
 
     def call(self, name, *args, error=None):
         status = getattr(self._lib, name)(*args)

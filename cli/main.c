@@ -23,21 +23,19 @@ static void print_help(void) {
            "  swiglu cpu [options]           show instruction-set levels, kernels and activations\n"
            "  swiglu COMMAND --help          the options of a command\n"
            "  swiglu --version               versions and levels\n\n"
-           "SWIGLU_ISA=generic|avx2|avx512|avx512bf16|neon is an upper limit on the instruction set.\n"
+           "SWIGLU_ISA=LEVEL is an upper limit on the instruction set; 'swiglu cpu' lists the levels.\n"
            "exit status: 0 success; 1 a check failed; 2 wrong usage, or a file that cannot be opened or is invalid;\n"
            "3 a read, write or memory failure.\n");
 }
 
 static void print_version(int json) {
     struct swiglu_build build = {.struct_size = sizeof build};
-    struct swiglu_cpu_info cpu = {.struct_size = sizeof cpu};
+    struct swiglu_level_info level;
     cli_require(swiglu_version(&build), NULL, "version");
-    cli_require(swiglu_cpu_query(&cpu), NULL, "cpu");
-    char levels[96] = "";
-    for (unsigned i = 0; i < CLI_N_LEVELS; i++)
-        if (cpu.can & cpu.compiled & cli_level_limit() & (uint64_t)1 << i)
-            snprintf(levels + strlen(levels), sizeof levels - strlen(levels), "%s%s", *levels ? " " : "",
-                     cli_level_name(i));
+    char levels[256] = "";
+    for (unsigned i = 0; cli_level(i, &level); i++)
+        if (level.can && level.compiled && cli_level_limit() & level.bit)
+            snprintf(levels + strlen(levels), sizeof levels - strlen(levels), "%s%s", *levels ? " " : "", level.name);
     if (json) {
         cli_json_open();
         cli_json_string("version", SWIGLU_VERSION_STRING);

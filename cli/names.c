@@ -7,22 +7,30 @@
 
 #include "cli.h"
 
-/* The position is the bit number in enum swiglu_isa; limit is the level with every level below it. */
-static const struct { const char *name; uint64_t limit; } levels[CLI_N_LEVELS] = {
-    {"generic", SWIGLU_ISA_GENERIC},
-    {"avx2", SWIGLU_ISA_GENERIC | SWIGLU_ISA_AVX2},
-    {"avx512", SWIGLU_ISA_GENERIC | SWIGLU_ISA_AVX2 | SWIGLU_ISA_AVX512},
-    {"avx512bf16", SWIGLU_ISA_GENERIC | SWIGLU_ISA_AVX2 | SWIGLU_ISA_AVX512 | SWIGLU_ISA_AVX512BF16},
-    {"neon", SWIGLU_ISA_GENERIC | SWIGLU_ISA_NEON},
-};
+static void append(char *text, size_t size, const char *format, ...) CLI_PRINTF(3, 4);
+static void append(char *text, size_t size, const char *format, ...) {
+    size_t used = strlen(text);
+    if (used) used += (size_t)snprintf(text + used, size - used, ", ");
+    if (used >= size) return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, size - used, format, args);
+    va_end(args);
+}
 
-const char *cli_level_name(unsigned bit_number) { return levels[bit_number].name; }
+int cli_level(unsigned i, struct swiglu_level_info *level) {
+    *level = (struct swiglu_level_info){.struct_size = sizeof *level};
+    return swiglu_level_query(i, level) == SWIGLU_OK;
+}
 
 uint64_t cli_level_mask(const char *source, const char *name) {
-    for (unsigned i = 0; i < CLI_N_LEVELS; i++)
-        if (!strcmp(levels[i].name, name)) return levels[i].limit;
-    cli_fail(CLI_USAGE, "%s %s: one of generic, avx2, avx512, avx512bf16, neon is expected", source,
-             *name ? name : "''");
+    struct swiglu_level_info level;
+    char names[256] = "";
+    for (unsigned i = 0; cli_level(i, &level); i++) {
+        if (!strcmp(level.name, name)) return level.limit;
+        append(names, sizeof names, "%s", level.name);
+    }
+    cli_fail(CLI_USAGE, "%s %s: one of %s is expected", source, *name ? name : "''", names);
 }
 
 uint64_t cli_level_limit(void) {
@@ -31,8 +39,9 @@ uint64_t cli_level_limit(void) {
 }
 
 const char *cli_isa_name(uint64_t isa) {
-    for (unsigned i = 0; i < CLI_N_LEVELS; i++)
-        if (isa == (uint64_t)1 << i) return levels[i].name;
+    struct swiglu_level_info level;
+    for (unsigned i = 0; cli_level(i, &level); i++)
+        if (isa == level.bit) return level.name;
     return "unknown";
 }
 
@@ -43,17 +52,6 @@ const char *cli_compute_name(int compute) {
 const char *cli_dtype_name(int dtype) {
     struct swiglu_dtype_info info = {.struct_size = sizeof info};
     return swiglu_dtype_query(dtype, &info) ? "unknown" : info.name;
-}
-
-static void append(char *text, size_t size, const char *format, ...) CLI_PRINTF(3, 4);
-static void append(char *text, size_t size, const char *format, ...) {
-    size_t used = strlen(text);
-    if (used) used += (size_t)snprintf(text + used, size - used, ", ");
-    if (used >= size) return;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text + used, size - used, format, args);
-    va_end(args);
 }
 
 static void append_bounds(char *text, size_t size, const char *side, float lo, float hi) {

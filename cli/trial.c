@@ -143,11 +143,12 @@ static void *evaluate(const struct cli_grid *grid, const struct cli_trial *t, co
     return y;
 }
 
-static void count(struct cli_grid *grid, unsigned level, const struct cli_trial *t, int passed, const char *why) {
-    *(passed ? &grid->passed[level] : &grid->failed[level]) += 1;
-    if (passed || grid->n_shown++ >= MAX_SHOWN) return;
+static void count(struct cli_grid *grid, unsigned number, const struct cli_trial *t, int passed, const char *why) {
+    struct swiglu_level_info level;
+    *(passed ? &grid->passed[number] : &grid->failed[number]) += 1;
+    if (passed || grid->n_shown++ >= MAX_SHOWN || !cli_level(number, &level)) return;
     cli_note("check failed: %s: %s, %s, %s weights%s%s, compute %s, x %s, y %s, data %d, %zu rows%s%s, widths "
-             "%zu/%zu/%zu: %s", cli_level_name(level), t->activation, layout_name(t->layout), cli_dtype_name(t->dtype),
+             "%zu/%zu/%zu: %s", level.name, t->activation, layout_name(t->layout), cli_dtype_name(t->dtype),
              t->in_out ? " [in,out]" : "", t->bias ? " with biases" : "", cli_compute_name(t->compute),
              cli_dtype_name(t->x_dtype), cli_dtype_name(t->y_dtype), t->data, t->m,
              t->row_alone ? ", the last alone" : "", t->two_threads ? ", two threads" : "", t->d_in, t->d_ff, t->d_out,
@@ -186,11 +187,12 @@ void cli_trial_run(struct cli_grid *grid, const struct cli_trial *t) {
     make_buffers(&b, t);
     void *generic = evaluate(grid, t, &b, SWIGLU_ISA_GENERIC, 1, &isa);
     if (generic && t->y_dtype == SWIGLU_F32 && !t->row_alone && !t->two_threads) judge_generic(grid, t, &b, generic);
-    for (unsigned level = 0; generic && level < CLI_N_LEVELS; level++) {
-        if (!(grid->levels & (uint64_t)1 << level) || (level == 0 && !t->row_alone && !t->two_threads)) continue;
-        void *y = evaluate(grid, t, &b, cli_level_mask("level", cli_level_name(level)), 0, &isa);
+    struct swiglu_level_info level;
+    for (unsigned i = 0; generic && cli_level(i, &level); i++) {
+        if (!(grid->levels & level.bit) || (i == 0 && !t->row_alone && !t->two_threads)) continue;
+        void *y = evaluate(grid, t, &b, level.limit, 0, &isa);
         /* A level without a kernel of its own for this block hands down to one that was compared before. */
-        if (isa == (uint64_t)1 << level) compare(grid, level, t, y, generic);
+        if (isa == level.bit) compare(grid, i, t, y, generic);
         free(y);
     }
     free(generic);

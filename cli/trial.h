@@ -23,7 +23,7 @@ struct cli_trial {
 struct cli_grid {
     struct cli_machine one, two;          /* one and two threads */
     uint64_t levels;                      /* bits of the levels that are compared, generic included */
-    size_t passed[CLI_N_LEVELS], failed[CLI_N_LEVELS];
+    size_t passed[CLI_MOST_LEVELS], failed[CLI_MOST_LEVELS]; /* by the library's number of a level */
     size_t n_shown;                       /* failures that were printed */
 };
 

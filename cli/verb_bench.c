@@ -39,7 +39,7 @@ static const struct cli_option options[] = {
     {'t', "tokens", "LIST", "rows at once (default 1,8,512; training 512)"},
     {'d', "dtype", "LIST", "weight types among f32, bf16, f16 (default all three)"},
     {'n', "threads", "N", "threads (default 1)"},
-    {'i', "isa", "LEVEL", "upper limit: generic, avx2, avx512, avx512bf16 or neon"},
+    {'i', "isa", "LEVEL", "upper limit of the instruction set: a level that 'swiglu cpu' lists"},
     {'c', "compute", "KIND", "auto, f32 or bf16 (default auto)"},
     {'o', "mode", "KIND", "forward (default), or train: forward and backward with all gradients"},
     {'p', "policy", "KIND", "of training: recompute gate and up (default), or keep them"},

@@ -13,20 +13,20 @@ static const struct cli_option options[] = {
 static void print_levels(const struct swiglu_cpu_info *cpu, uint64_t mask, int json) {
     if (!json)
         printf("%u CPUs usable by this process\n\nlevel       runs here  in this build  allowed  why\n", cpu->n_cpus);
-    for (unsigned i = 0; i < CLI_N_LEVELS; i++) {
-        uint64_t bit = (uint64_t)1 << i;
-        int can = (cpu->can & bit) != 0, compiled = (cpu->compiled & bit) != 0, allowed = (mask & bit) != 0;
+    struct swiglu_level_info level;
+    for (unsigned i = 0; cli_level(i, &level); i++) {
+        const int allowed = (mask & level.bit) != 0;
         if (!json) {
-            printf("%-10s  %-9s  %-13s  %-7s  %s\n", cli_level_name(i), can ? "yes" : "no", compiled ? "yes" : "no",
-                   allowed ? "yes" : "no", cpu->why[i]);
+            printf("%-10s  %-9s  %-13s  %-7s  %s\n", level.name, level.can ? "yes" : "no", level.compiled ? "yes" : "no",
+                   allowed ? "yes" : "no", level.why);
             continue;
         }
         cli_json_open();
-        cli_json_string("level", cli_level_name(i));
-        cli_json_flag("can", can);
-        cli_json_flag("compiled", compiled);
+        cli_json_string("level", level.name);
+        cli_json_flag("can", level.can);
+        cli_json_flag("compiled", level.compiled);
         cli_json_flag("allowed", allowed);
-        cli_json_string("why", cpu->why[i]);
+        cli_json_string("why", level.why);
         cli_json_close();
     }
 }
@@ -89,7 +89,7 @@ const struct cli_verb cli_verb_cpu = {
     "cpu [options]",
     "Shows which instruction-set levels run here, which kernel each weight format runs on and why, and all\n"
     "activations.",
-    "SWIGLU_ISA limits the levels: generic, avx2, avx512, avx512bf16 or neon.",
+    "SWIGLU_ISA=LEVEL limits the levels.",
     options,
     act_cpu,
 };

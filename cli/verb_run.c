@@ -424,8 +424,8 @@ const struct cli_verb cli_verb_run = {
     "The digest is FNV-1a (64 bit) over y as little-endian f32 in row order. It depends on nothing but the weights,\n"
     "x and --compute: not on the machine, the instruction set or the threads.\n"
     "Without --input x is noise of root mean square 1 from --seed, times the weight of the norm before the block\n"
-    "where the file has one; swiglu(1) gives the generator. SWIGLU_ISA limits the instruction set: generic, avx2,\n"
-    "avx512, avx512bf16 or neon.",
+    "where the file has one; swiglu(1) gives the generator. SWIGLU_ISA=LEVEL limits the instruction set\n"
+    "('swiglu cpu' lists the levels).",
     options,
     act_run,
 };

@@ -403,11 +403,22 @@ struct swiglu_cpu_info {
     size_t struct_size;
     uint64_t can;         /* levels this CPU and its OS can run, generic included */
     uint64_t compiled;    /* levels in this build */
-    const char *why[5];   /* by bit number: "yes", or what is missing; static strings */
     unsigned n_cpus;      /* usable by this process: affinity and cgroup quota */
 };
 /* errors   E_ARGUMENT     threads  any     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_cpu_query(struct swiglu_cpu_info *info);
+
+struct swiglu_level_info {
+    size_t struct_size;
+    const char *name;     /* "avx512bf16"; a static string */
+    uint64_t bit;         /* of enum swiglu_isa */
+    uint64_t limit;       /* the level and those below it: a mask whose upper limit it is */
+    int can, compiled;    /* this CPU and its OS can run it; this build has it */
+    const char *why;      /* "yes", or what the CPU or OS lacks; a static string */
+};
+/* what     instruction-set level i, from 0: generic is the first, of one architecture a better one comes later
+ * errors   E_ARGUMENT: no such level     threads  any     since  0.1 */
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_level_query(size_t i, struct swiglu_level_info *info);
 
 /* what     which kernel a product with these weights runs on within the mask (0 = all), and why
  * memory   static strings     errors  E_ARGUMENT, E_UNSUPPORTED, E_HARDWARE     threads  any     since  0.1 */

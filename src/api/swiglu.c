@@ -217,7 +217,16 @@ static uint64_t compiled_levels(void) {
 enum swiglu_status swiglu_cpu_query(struct swiglu_cpu_info *info) {
     struct swiglu_cpu_info full = {.struct_size = sizeof full, .can = swiglu_cpu_levels(), .compiled = compiled_levels(),
                                    .n_cpus = swiglu_cpu_count()};
-    for (int i = 0; i < 5; i++) full.why[i] = swiglu_cpu_why((uint64_t)1 << i);
+    return swiglu_struct_out(info, &full, sizeof full);
+}
+
+enum swiglu_status swiglu_level_query(size_t i, struct swiglu_level_info *info) {
+    const struct swiglu_level_row *row = swiglu_level_row(i);
+    if (!row) return SWIGLU_E_ARGUMENT;
+    const struct swiglu_level_info full = {.struct_size = sizeof full, .name = row->name, .bit = row->bit,
+                                           .limit = swiglu_level_limit(row), .can = (swiglu_cpu_levels() & row->bit) != 0,
+                                           .compiled = (compiled_levels() & row->bit) != 0,
+                                           .why = swiglu_cpu_why(row->bit)};
     return swiglu_struct_out(info, &full, sizeof full);
 }
 

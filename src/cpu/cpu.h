@@ -3,7 +3,22 @@
 #ifndef SWIGLU_CPU_H
 #define SWIGLU_CPU_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+/* A row of level.def. */
+struct swiglu_level_row {
+    const char *name;
+    uint64_t bit, parent; /* of enum swiglu_isa; the first level is its own parent */
+    uint64_t needs;       /* enum swiglu_feature, the architecture among them */
+    const char *lacks;
+};
+
+/* Row i, NULL after the last. */
+const struct swiglu_level_row *swiglu_level_row(size_t i);
+
+/* Mask of the level and all below it. */
+uint64_t swiglu_level_limit(const struct swiglu_level_row *level);
 
 /* Bits of enum swiglu_isa, generic always among them. Asked once, then cached; any thread. */
 uint64_t swiglu_cpu_levels(void);
@@ -14,11 +29,15 @@ const char *swiglu_cpu_why(uint64_t isa);
 /* CPUs this process may use: affinity mask within the cgroup's quota, at least 1. */
 unsigned swiglu_cpu_count(void);
 
-/* The registers behind the x86 answer, so that a test can ask about CPUs that are not there. */
+/* The levels of a CPU with these features, and why it has one or not, so that a test can ask about CPUs that are not there. */
+uint64_t swiglu_levels_of(uint64_t features);
+const char *swiglu_why_of(uint64_t features, uint64_t isa);
+
+/* The registers behind the features of an x86 CPU. */
 struct swiglu_cpuid {
     uint32_t max_leaf, leaf1_ecx, leaf7_ebx, leaf7_1_eax;
     uint64_t xcr0; /* 0 when OSXSAVE is clear */
 };
-uint64_t swiglu_cpu_x86_decode(const struct swiglu_cpuid *id, const char *why[5]);
+uint64_t swiglu_cpu_x86_features(const struct swiglu_cpuid *id);
 
 #endif

@@ -1,59 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/cpu.h"
 #include "cpu/cpu_detect.h"
-#include "swiglu/swiglu.h"
 
 /* Intel SDM volume 2, CPUID; volume 1, 13.3 (XCR0). A CPU that has AVX under an OS that does not save its registers dies
  * with SIGILL on first use, so CPUID alone decides nothing. */
-enum {
-    LEAF1_FMA = 1 << 12, LEAF1_OSXSAVE = 1 << 27, LEAF1_AVX = 1 << 28, LEAF1_F16C = 1 << 29,
-    LEAF7_AVX2 = 1 << 5, LEAF7_AVX512F = 1 << 16, LEAF7_AVX512DQ = 1 << 17, LEAF7_AVX512BW = 1 << 30,
-    LEAF7_1_AVX512BF16 = 1 << 5,
-    XCR0_YMM = 0x06, XCR0_ZMM = 0xE6
-};
-#define LEAF7_AVX512VL (1u << 31)
+enum { LEAF1_OSXSAVE = 1 << 27, XCR0_YMM = 0x06, XCR0_ZMM = 0xE6 };
 
-static int has(uint32_t reg, uint32_t bits) { return (reg & bits) == bits; }
+static uint64_t bit(uint32_t reg, unsigned number, uint64_t feature) { return reg >> number & 1 ? feature : 0; }
 
-uint64_t swiglu_cpu_x86_decode(const struct swiglu_cpuid *id, const char *why[5]) {
+uint64_t swiglu_cpu_x86_features(const struct swiglu_cpuid *id) {
     const uint32_t leaf1 = id->max_leaf >= 1 ? id->leaf1_ecx : 0;
     const uint32_t leaf7 = id->max_leaf >= 7 ? id->leaf7_ebx : 0;
     const uint32_t leaf7_1 = id->max_leaf >= 7 ? id->leaf7_1_eax : 0;
-    uint64_t levels = SWIGLU_ISA_GENERIC;
-    why[0] = "yes";
-    if (!has(leaf1, LEAF1_OSXSAVE) || !has((uint32_t)id->xcr0, XCR0_YMM)) {
-        why[1] = why[2] = why[3] = "the operating system does not save AVX registers";
-        return levels;
-    }
-    if (!has(leaf1, LEAF1_AVX | LEAF1_FMA | LEAF1_F16C) || !has(leaf7, LEAF7_AVX2)) {
-        why[1] = why[2] = why[3] = "the CPU lacks AVX2, FMA or F16C";
-        return levels;
-    }
-    levels |= SWIGLU_ISA_AVX2;
-    why[1] = "yes";
-    if (!has((uint32_t)id->xcr0, XCR0_ZMM)) {
-        why[2] = why[3] = "the operating system does not save AVX-512 registers";
-        return levels;
-    }
-    if (!has(leaf7, LEAF7_AVX512F | LEAF7_AVX512BW | LEAF7_AVX512VL)) {
-        why[2] = why[3] = "the CPU lacks AVX-512 F, BW or VL";
-        return levels;
-    }
-    levels |= SWIGLU_ISA_AVX512;
-    why[2] = "yes";
-    if (has(leaf7_1, LEAF7_1_AVX512BF16) && has(leaf7, LEAF7_AVX512DQ)) {
-        levels |= SWIGLU_ISA_AVX512BF16;
-        why[3] = "yes";
-    } else {
-        why[3] = "the CPU lacks AVX512_BF16 or AVX-512 DQ";
-    }
-    return levels;
+    const uint64_t saved = leaf1 & LEAF1_OSXSAVE ? id->xcr0 : 0;
+    return HAS_ARCH_X86 | ((saved & XCR0_YMM) == XCR0_YMM ? HAS_YMM : 0) | ((saved & XCR0_ZMM) == XCR0_ZMM ? HAS_ZMM : 0) |
+           bit(leaf1, 12, HAS_FMA) | bit(leaf1, 28, HAS_AVX) | bit(leaf1, 29, HAS_F16C) | bit(leaf7, 5, HAS_AVX2) |
+           bit(leaf7, 16, HAS_AVX512F) | bit(leaf7, 17, HAS_AVX512DQ) | bit(leaf7, 30, HAS_AVX512BW) |
+           bit(leaf7, 31, HAS_AVX512VL) | bit(leaf7_1, 5, HAS_AVX512BF16);
 }
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-uint64_t swiglu_cpu_detect(const char *why[5]) {
+uint64_t swiglu_cpu_features(void) {
     struct swiglu_cpuid id = {0};
     uint32_t a, b, c, d;
     id.max_leaf = __get_cpuid_max(0, 0);
@@ -69,11 +38,11 @@ uint64_t swiglu_cpu_detect(const char *why[5]) {
             id.leaf7_1_eax = a;
         }
     }
-    if (has(id.leaf1_ecx, LEAF1_OSXSAVE)) {
+    if (id.leaf1_ecx & LEAF1_OSXSAVE) {
         uint32_t lo, hi;
         __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
         id.xcr0 = (uint64_t)hi << 32 | lo;
     }
-    return swiglu_cpu_x86_decode(&id, why);
+    return swiglu_cpu_x86_features(&id);
 }
 #endif

@@ -16,10 +16,21 @@
 #define SWIGLU_HAVE_NEON 0
 #endif
 
-extern const struct swiglu_kern swiglu_kern_table_generic;
-extern const struct swiglu_kern swiglu_kern_table_avx2;
-extern const struct swiglu_kern swiglu_kern_table_avx512;
-extern const struct swiglu_kern swiglu_kern_table_avx512bf16;
-extern const struct swiglu_kern swiglu_kern_table_neon;
+/* What a level of another architecture has no table for. */
+#define SWIGLU_IF_ANY(...) __VA_ARGS__
+#if SWIGLU_HAVE_X86
+#define SWIGLU_IF_X86(...) __VA_ARGS__
+#else
+#define SWIGLU_IF_X86(...)
+#endif
+#if SWIGLU_HAVE_NEON
+#define SWIGLU_IF_ARM(...) __VA_ARGS__
+#else
+#define SWIGLU_IF_ARM(...)
+#endif
+
+#define LEVEL(NAME, name, ...) extern const struct swiglu_kern swiglu_kern_table_##name;
+#include "cpu/level.def"
+#undef LEVEL
 
 #endif

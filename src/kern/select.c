@@ -2,19 +2,14 @@
 #include "cpu/cpu.h"
 #include "kern/isa.h"
 
-static const struct swiglu_kern *const tables[] = {
-#if SWIGLU_HAVE_X86
-    &swiglu_kern_table_avx512bf16, &swiglu_kern_table_avx512, &swiglu_kern_table_avx2,
-#endif
-#if SWIGLU_HAVE_NEON
-    &swiglu_kern_table_neon,
-#endif
-    &swiglu_kern_table_generic,
+static const struct swiglu_kern *const tables[] = { /* best last */
+#define LEVEL(NAME, name, ARCH, ...) SWIGLU_IF_##ARCH(&swiglu_kern_table_##name,)
+#include "cpu/level.def"
+#undef LEVEL
 };
+enum { N_TABLES = sizeof tables / sizeof tables[0] };
 
-const struct swiglu_kern *swiglu_kern_table(size_t i) {
-    return i < sizeof tables / sizeof tables[0] ? tables[i] : NULL;
-}
+const struct swiglu_kern *swiglu_kern_table(size_t i) { return i < N_TABLES ? tables[N_TABLES - 1 - i] : NULL; }
 
 const struct swiglu_form_info swiglu_forms[SWIGLU_N_FORMS] = {
 #define FORM(NAME, text, k_block, lane_bytes) {text, k_block, lane_bytes},
@@ -24,11 +19,12 @@ const struct swiglu_form_info swiglu_forms[SWIGLU_N_FORMS] = {
 
 const struct swiglu_kern *swiglu_kern_select(uint64_t isa_mask, const struct swiglu_need *needs, size_t n_needs) {
     const uint64_t allowed = swiglu_cpu_levels() & (isa_mask ? isa_mask : UINT64_MAX);
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+    const struct swiglu_kern *kern;
+    for (size_t i = 0; (kern = swiglu_kern_table(i)); i++) {
         size_t n = 0;
-        if (!(tables[i]->isa & allowed)) continue;
-        while (n < n_needs && tables[i]->path[needs[n].form][needs[n].arith]) n++;
-        if (n == n_needs) return tables[i];
+        if (!(kern->isa & allowed)) continue;
+        while (n < n_needs && kern->path[needs[n].form][needs[n].arith]) n++;
+        if (n == n_needs) return kern;
     }
     return NULL;
 }

@@ -165,7 +165,7 @@ def test_cpu():
         assert word in text
     data = objects("cpu")
     levels = {o["level"]: o for o in data if "level" in o}
-    assert list(levels) == tool.LEVELS and levels["generic"]["can"] and all(o["why"] for o in levels.values())
+    assert list(levels)[:2] == ["generic", "avx2"] and levels["generic"]["can"] and all(o["why"] for o in levels.values())
     formats = {o["weights"]: o for o in data if "weights" in o}
     assert len(formats) == 14 and formats["bf16"]["kernel_auto"] == formats["bf16"]["kernel_bf16"]
     assert formats["f32"]["kernel_auto"] == formats["f32"]["kernel_f32"]

@@ -32,7 +32,7 @@ def test_digests_do_not_depend_on_threads_level_or_repetition(llama):
     assert len(set(first.values())) == 3
     for args in (["--threads", 2], ["--threads", 5], []):
         assert digests(llama, *args) == first
-    for level in tool.LEVELS:
+    for level in tool.levels():
         assert digests(llama, isa=level) == first
 
 
@@ -41,7 +41,7 @@ def test_digests_do_not_depend_on_threads_level_or_repetition(llama):
 def test_own_block_has_the_same_digest_everywhere(dtype, compute):
     args = ["--shape", "67,131", "--tokens", 9, "--dtype", dtype, "--compute", compute]
     first = digests(*args)
-    for level in tool.LEVELS:
+    for level in tool.levels():
         assert digests(*args, "--threads", 2, isa=level) == first
 
 
@@ -52,7 +52,7 @@ def test_smollm2_digests(tmp_path):
     args = [model, "--tokens", 5, "--layers", "0,14-15,29"]
     first = digests(*args, "--check", "--threads", 1)
     assert list(first) == ["layer-000", "layer-014", "layer-015", "layer-029"]
-    for level in tool.LEVELS:
+    for level in tool.levels():
         assert digests(*args, "--threads", 2, isa=level) == first
 
 

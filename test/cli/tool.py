@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tool as a user calls it, and what the tests of all its commands need."""
+import functools
 import json
 import os
 import re
@@ -11,7 +12,6 @@ import numpy as np
 
 TOOL = os.environ["SWIGLU_TOOL"]
 MANUAL = Path(__file__).parents[2] / "man" / "swiglu.1"
-LEVELS = ["generic", "avx2", "avx512", "avx512bf16", "neon"]
 FNV_START, FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 
@@ -32,6 +32,12 @@ def ok(*args, **kwargs):
 
 def objects(*args, **kwargs):
     return [json.loads(line) for line in ok(*args, "--json", **kwargs).splitlines()]
+
+
+@functools.cache
+def levels():
+    """The names of all levels, as the tool lists them."""
+    return [o["level"] for o in objects("cpu") if "level" in o]
 
 
 def fails(*args, code=2, saying="", **kwargs):

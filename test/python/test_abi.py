@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from conftest import SOURCE
 from swiglu._c import abi
-from swiglu._c.library import DTYPES
+from swiglu._c.library import DTYPES, lib
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def constants():
     named.update({f"SWIGLU_{k}": getattr(abi, k) for k in ("F32", "F16", "BF16")})
     named.update({f"SWIGLU_{k.upper()}": v for k, v in DTYPES.items()})
     named.update({f"SWIGLU_COMPUTE_{k.upper()}": v for k, v in abi.COMPUTES.items()})
-    named.update({f"SWIGLU_ISA_{k.upper()}": v for k, v in abi.ISAS.items()})
+    named.update({f"SWIGLU_ISA_{level.name.decode().upper()}": level.bit for level in abi.levels(lib)})
     named.update({f"SWIGLU_WIDTH_{k.upper()}": v for k, v in abi.WIDTH_RULES.items()})
     prefixes = ("E_", "TRAIN_")
     named.update({f"SWIGLU_{k}": v for k, v in vars(abi).items() if k.startswith(prefixes)})

@@ -7,12 +7,11 @@
 
 /* Levels that this CPU runs, one bit each; ends with 0. */
 UNUSED_FN const uint64_t *each_level(void) {
-    static uint64_t levels[8];
-    struct swiglu_cpu_info cpu = {.struct_size = sizeof cpu};
+    static uint64_t levels[65];
+    struct swiglu_level_info level = {.struct_size = sizeof level};
     size_t n = 0;
-    assert_int_equal(swiglu_cpu_query(&cpu), SWIGLU_OK);
-    for (int bit = 0; bit < 5; bit++)
-        if (cpu.can & cpu.compiled & (uint64_t)1 << bit) levels[n++] = (uint64_t)1 << bit;
+    for (size_t i = 0; swiglu_level_query(i, &level) == SWIGLU_OK; i++)
+        if (level.can && level.compiled) levels[n++] = level.bit;
     levels[n] = 0;
     return levels;
 }

@@ -14,12 +14,9 @@ static const uint32_t AVX512VL = 1u << 31;
 static uint64_t levels_of(uint32_t leaf1, uint32_t leaf7, uint32_t leaf7_1, uint64_t xcr0) {
     const struct swiglu_cpuid id = {.max_leaf = 7, .leaf1_ecx = leaf1, .leaf7_ebx = leaf7, .leaf7_1_eax = leaf7_1,
                                     .xcr0 = xcr0};
-    const char *why[5] = {NULL};
-    const uint64_t levels = swiglu_cpu_x86_decode(&id, why);
-    for (int bit = 0; bit < 4; bit++) {
-        assert_non_null(why[bit]);
-        assert_int_equal(strcmp(why[bit], "yes") == 0, (levels >> bit) & 1);
-    }
+    const uint64_t features = swiglu_cpu_x86_features(&id), levels = swiglu_levels_of(features);
+    for (uint64_t bit = 1; bit < (uint64_t)1 << 16; bit *= 2)
+        assert_int_equal(strcmp(swiglu_why_of(features, bit), "yes") == 0, (levels & bit) != 0);
     return levels;
 }
 
@@ -42,8 +39,13 @@ static void levels_need_the_cpu_and_the_system(void **state) {
     assert_int_equal(levels_of(leaf1, AVX2, 0, 0x07), 3);                  /* Haswell, Broadwell */
     assert_int_equal(levels_of(0, 0, 0, 0), 1);                           /* Nehalem */
     const struct swiglu_cpuid old = {.max_leaf = 1, .leaf1_ecx = leaf1, .leaf7_ebx = leaf7, .xcr0 = 0xE7};
-    const char *why[5];
-    assert_int_equal(swiglu_cpu_x86_decode(&old, why), 1); /* there is no leaf 7 to believe */
+    assert_int_equal(swiglu_levels_of(swiglu_cpu_x86_features(&old)), 1); /* there is no leaf 7 to believe */
+    /* a level names what the lowest missing one below it lacks */
+    const struct swiglu_cpuid haswell = {.max_leaf = 7, .leaf1_ecx = leaf1, .leaf7_ebx = AVX2, .xcr0 = 0x07};
+    const uint64_t features = swiglu_cpu_x86_features(&haswell);
+    assert_string_equal(swiglu_why_of(features, SWIGLU_ISA_AVX512BF16), swiglu_why_of(features, SWIGLU_ISA_AVX512));
+    assert_string_equal(swiglu_why_of(features, SWIGLU_ISA_AVX512), "the operating system does not save AVX-512 registers");
+    assert_string_equal(swiglu_why_of(features, SWIGLU_ISA_NEON), "not an instruction set of this architecture");
 }
 
 static void cpu_is_described(void **state) {
@@ -52,8 +54,31 @@ static void cpu_is_described(void **state) {
     assert_int_equal(swiglu_cpu_query(&cpu), SWIGLU_OK);
     assert_true(cpu.can & SWIGLU_ISA_GENERIC && cpu.compiled & SWIGLU_ISA_GENERIC);
     assert_true(cpu.n_cpus >= 1);
-    for (int bit = 0; bit < 5; bit++) assert_int_equal(strcmp(cpu.why[bit], "yes") == 0, cpu.can >> bit & 1);
     assert_int_equal(swiglu_cpu_query(NULL), SWIGLU_E_ARGUMENT);
+}
+
+/* The list of levels covers what the CPU and the build say, each bit once, and limits hold nothing above the level. */
+static void levels_are_listed(void **state) {
+    (void)state;
+    struct swiglu_cpu_info cpu = {.struct_size = sizeof cpu};
+    struct swiglu_level_info level = {.struct_size = sizeof level};
+    uint64_t seen = 0, can = 0, compiled = 0;
+    size_t n = 0;
+    assert_int_equal(swiglu_cpu_query(&cpu), SWIGLU_OK);
+    for (; swiglu_level_query(n, &level) == SWIGLU_OK; n++) {
+        assert_true(level.bit && !(level.bit & (level.bit - 1)) && !(seen & level.bit));
+        assert_true(level.limit & level.bit && level.limit & SWIGLU_ISA_GENERIC && !(level.limit & ~(seen | level.bit)));
+        assert_int_equal(level.can, strcmp(level.why, "yes") == 0);
+        seen |= level.bit, can |= level.can ? level.bit : 0, compiled |= level.compiled ? level.bit : 0;
+        if (!level.can || !level.compiled) continue;
+        const char *kernel, *suffix;
+        assert_int_equal(swiglu_kernel_query(SWIGLU_F32, SWIGLU_COMPUTE_F32, level.limit, &kernel, NULL), SWIGLU_OK);
+        assert_non_null(suffix = strchr(kernel, '_'));
+        assert_string_equal(suffix + 1, level.name);
+    }
+    assert_true(n >= 2 && can == cpu.can && compiled == cpu.compiled);
+    assert_int_equal(swiglu_level_query(n, &level), SWIGLU_E_ARGUMENT);
+    assert_int_equal(swiglu_level_query(0, NULL), SWIGLU_E_ARGUMENT);
 }
 
 /* ---- the choice of a kernel ---- */
@@ -165,6 +190,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(levels_need_the_cpu_and_the_system),
         cmocka_unit_test(cpu_is_described),
+        cmocka_unit_test(levels_are_listed),
         cmocka_unit_test(every_shipped_kernel_is_reachable),
         cmocka_unit_test(a_block_tells_what_it_runs_on),
         cmocka_unit_test(limits_are_plausible),

@@ -30,7 +30,6 @@ LAYOUTS = {"separate": 0, "gate_up": 1, "up_gate": 2, "interleaved": 3, "ungated
 COMPUTES = {"auto": 0, "f32": 1, "bf16": 2}
 COMPUTE_NAMES = {number: name for name, number in COMPUTES.items()}
 PARTS = {"gate": 0, "up": 1, "down": 2}
-ISAS = {"generic": 1, "avx2": 2, "avx512": 4, "avx512bf16": 8, "neon": 16}
 WIDTH_RULES = {"none": 0, "up": 1, "nearest": 2}
 
 # enum swiglu_train_flags
@@ -171,8 +170,19 @@ class CpuInfo(ctypes.Structure):
         ("struct_size", c_size_t),
         ("can", c_uint64),
         ("compiled", c_uint64),
-        ("why", c_char_p * 5),
         ("n_cpus", c_uint),
+    ]
+
+
+class LevelInfo(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("bit", c_uint64),
+        ("limit", c_uint64),
+        ("can", c_int),
+        ("compiled", c_int),
+        ("why", c_char_p),
     ]
 
 
@@ -283,6 +293,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "swiglu_work": Work,
     "swiglu_reference": Reference,
     "swiglu_cpu_info": CpuInfo,
+    "swiglu_level_info": LevelInfo,
     "swiglu_counts": Counts,
     "swiglu_limits": Limits,
     "swiglu_build": Build,
@@ -331,6 +342,7 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "swiglu_act_derivative": (c_int, [POINTER(Act), c_size_t, _float_p, _float_p]),
     "swiglu_reference_run": (c_int, [POINTER(Desc), c_size_t, Rows, POINTER(Reference), POINTER(Error)]),
     "swiglu_cpu_query": (c_int, [POINTER(CpuInfo)]),
+    "swiglu_level_query": (c_int, [c_size_t, POINTER(LevelInfo)]),
     "swiglu_width": (c_int, [c_int, c_size_t, c_size_t, c_double, _size_p]),
     "swiglu_count": (c_int, [POINTER(Desc), POINTER(Counts)]),
     "swiglu_measure": (c_int, [c_uint64, c_double, c_void_p, c_size_t, c_void_p, POINTER(Limits)]),
@@ -346,9 +358,19 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-def declare(library: ctypes.CDLL) -> None:
-    """Gives every function its prototype; AttributeError where the library lacks one."""
+def levels(library: ctypes.CDLL) -> list[LevelInfo]:
+    """The instruction-set levels of a library whose functions were declared, in its order."""
+    found: list[LevelInfo] = []
+    while library.swiglu_level_query(len(found), ctypes.byref(level := new(LevelInfo))) == OK:
+        found.append(level)
+    return found
+
+
+def declare(library: ctypes.CDLL, older: bool = False) -> None:
+    """Gives every function its prototype; AttributeError where the library lacks one, unless it may be older."""
     for name, (result, arguments) in PROTOTYPES.items():
+        if older and not hasattr(library, name):
+            continue
         function = getattr(library, name)
         function.restype = result
         function.argtypes = arguments

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 from . import abi
-from .library import DTYPES
+from .library import DTYPES, lib
 
 
 def choice(name: str, value: str, table: dict[str, int]) -> int:
@@ -60,7 +60,7 @@ def make_options(compute: str, isa: Optional[str] = None) -> Any:
     options = abi.new(abi.Options)
     options.compute = choice("compute", compute, abi.COMPUTES)
     if isa is not None:
-        options.isa_mask = 2 * choice("isa", isa, abi.ISAS) - 1 if isa != "neon" else abi.ISAS["neon"] | 1
+        options.isa_mask = choice("isa", isa, {level.name.decode(): level.limit for level in abi.levels(lib)})
     return options
 
 

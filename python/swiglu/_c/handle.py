@@ -62,7 +62,7 @@ class Handle:
             gated=bool(info.gated),
             compute=(abi.COMPUTE_NAMES[info.compute_up], abi.COMPUTE_NAMES[info.compute_down]),
             kernel=(info.kernel_up.decode(), info.kernel_down.decode()),
-            isa=next(name for name, bit in abi.ISAS.items() if bit == info.isa),
+            isa=next(level.name.decode() for level in abi.levels(lib) if level.bit == info.isa),
             why=info.why.decode(),
             packed_bytes=info.packed_bytes,
             file_bytes=info.file_bytes,
