@@ -102,8 +102,12 @@ SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_dtype_query(int dtype, st
  * errors   E_ARGUMENT (format, NULL), E_SHAPE (n); dst untouched then     threads  any     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_decode(int dtype, const void *src, size_t n, float *dst);
 
-/* what     n f32 values to f32, f16 or bf16, rounded once to nearest even, subnormals kept, every NaN canonical
- * errors   E_UNSUPPORTED (a block format), E_ARGUMENT; dst untouched then     threads  any     since  0.1 */
+/* what     n f32 values to a format. f32, f16, bf16: rounded once to nearest even, subnormals kept, every NaN canonical.
+ *          Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, MXFP4: the bytes that the Python package gguf makes. K formats: a search for a small
+ *          squared error. A scale beyond 65504 becomes infinite; look at what swiglu_decode makes of huge values
+ * shapes   n is a multiple of the block length; dst gets n / block_elems * block_bytes bytes, any alignment
+ * errors   E_ARGUMENT (format, NULL), E_SHAPE (n), E_UNSUPPORTED (a NaN or infinity, for a block format); dst untouched then
+ * threads  any     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_encode(int dtype, const float *src, size_t n, void *dst);
 
 /* ---- the activation, as data ----------------------------------------------------------------------------------- */

@@ -46,16 +46,14 @@ enum swiglu_status swiglu_decode(int dtype, const void *src, size_t n, float *ds
 }
 
 enum swiglu_status swiglu_encode(int dtype, const float *src, size_t n, void *dst) {
+    const struct swiglu_dtype_row *row = swiglu_dtype_find(dtype);
     fenv_t caller;
-    if (!swiglu_dtype_find(dtype) || ((!src || !dst) && n)) return SWIGLU_E_ARGUMENT;
-    if (!swiglu_dtype_is_float(dtype)) return SWIGLU_E_UNSUPPORTED;
+    if (!row || ((!src || !dst) && n)) return SWIGLU_E_ARGUMENT;
+    if (n % row->block_elems) return SWIGLU_E_SHAPE;
+    for (size_t i = 0; i < n && row->block_elems > 1; i++)
+        if (!isfinite(src[i])) return SWIGLU_E_UNSUPPORTED;
     enter_default(&caller);
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t bits = isnan(src[i]) ? 0x7FC00000u : swiglu_f32_bits(src[i]);
-        const uint16_t half = dtype == SWIGLU_F16 ? swiglu_f16_store(src[i]) : swiglu_bf16_store(src[i]);
-        const size_t bytes = swiglu_float_bytes(dtype);
-        memcpy((char *)dst + i * bytes, bytes == 4 ? (const void *)&bits : (const void *)&half, bytes);
-    }
+    row->encode(src, n / row->block_elems, dst);
     fesetenv(&caller);
     return SWIGLU_OK;
 }

@@ -19,6 +19,12 @@ static inline float swiglu_f16_widen(uint16_t h) {
     return swiglu_f32_from_bits(sign | swiglu_f32_bits(f));
 }
 
+/* An E8M0 exponent e stands for 2^(e - 127); the E2M1 values of MXFP4 are kept doubled, so half of it is what they multiply.
+ * 255, which the OCP text calls NaN, is 2^127 here as in the format's other readers. */
+static inline float swiglu_e8m0_half(unsigned char e) {
+    return swiglu_f32_from_bits(e < 2 ? (uint32_t)0x00200000 << e : (uint32_t)(e - 1) << 23);
+}
+
 static inline uint16_t swiglu_bf16_store(float f) {
     const uint32_t u = swiglu_f32_bits(f);
     if ((u & 0x7FFFFFFFu) > 0x7F800000u) return 0x7FC0;

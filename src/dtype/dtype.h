@@ -11,6 +11,7 @@ struct swiglu_dtype_row {
     size_t block_elems, block_bytes;
     struct swiglu_scales scales;
     void (*decode)(const void *src, size_t n_blocks, float *dst);
+    void (*encode)(const float *src, size_t n_blocks, void *dst);
 };
 
 const struct swiglu_dtype_row *swiglu_dtype_find(int dtype); /* NULL: none that can be evaluated */

@@ -76,17 +76,11 @@ void swiglu_decode_q8_0(const void *src, size_t n_blocks, float *dst) {
     }
 }
 
-/* An E8M0 exponent e stands for 2^(e - 127); the E2M1 values are kept doubled, so half of it is what they multiply.
- * 255, which the OCP text calls NaN, is 2^127 here as in the format's other readers. */
-static float e8m0_half(byte e) {
-    return swiglu_f32_from_bits(e < 2 ? (uint32_t)0x00200000 << e : (uint32_t)(e - 1) << 23);
-}
-
 void swiglu_decode_mxfp4(const void *src, size_t n_blocks, float *dst) {
     static const signed char value[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     const byte *b = src;
     for (; n_blocks--; b += 17, dst += 32) {
-        const float d = e8m0_half(b[0]);
+        const float d = swiglu_e8m0_half(b[0]);
         for (int i = 0; i < 16; i++) {
             dst[i] = d * (float)value[b[1 + i] & 15];
             dst[i + 16] = d * (float)value[b[1 + i] >> 4];

@@ -347,8 +347,17 @@ def test_encode_and_decode():
     assert half.dtype == np.uint16 and half.shape == (2, 3)
     assert half.ravel()[:5].tolist() == [0x3F80, 0x8000, 0x0001, 0x7F80, 0x7FC0]
     assert np.array_equal(swiglu.decode(half, "bf16").ravel()[:4], np.float32([1, 0, 2.0**-133, np.inf]))
-    with pytest.raises(ValueError, match="E_UNSUPPORTED"):
-        swiglu.encode(values, "q8_0")
+    with pytest.raises(ValueError, match="unknown dtype 'iq2_xxs'; known are f32, "):
+        swiglu.encode(values, "iq2_xxs")
+    blocks = np.random.default_rng(6).standard_normal((3, 64)).astype(np.float32)
+    raw = swiglu.encode(blocks, "q8_0")
+    assert raw.dtype == np.uint8 and raw.shape == (3, 68)
+    half_a_step = np.abs(blocks.reshape(6, 32)).max(axis=1, keepdims=True) / 127 * (0.5 + 127 * 2**-11)  # d is an f16
+    assert (np.abs(swiglu.decode(raw, "q8_0") - blocks).reshape(6, 32) <= half_a_step).all()
+    with pytest.raises(ValueError, match="whole q4_k blocks of 256 values"):
+        swiglu.encode(blocks, "q4_k")
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        swiglu.encode(np.full((1, 32), np.nan), "mxfp4")
     with pytest.raises(TypeError, match="is not bf16"):
         swiglu.decode(values, "bf16")
     with pytest.raises(ValueError, match="whole q8_0 blocks"):

@@ -109,13 +109,27 @@ def as_rows(name: str, value: Any, width: int, dtype: Optional[str]) -> tuple[Ar
     return array, number, m, ld
 
 
+def _other_shape(name: str, shape: tuple[int, ...], dtype: str, unit: str) -> tuple[int, ...]:
+    """The shape of the bytes of values, or of the values of bytes: unit says which ones shape counts."""
+    elems, size = block_size(dtype_number(dtype))
+    if elems == 1:
+        return shape
+    n, becomes = (elems, size) if unit == "values" else (size, elems)
+    if not shape or shape[-1] % n:
+        raise ValueError(f"{name}: shape {shape}, the last dimension must be whole {dtype} blocks of {n} {unit}")
+    return (*shape[:-1], shape[-1] // n * becomes)
+
+
 def encode(x: npt.ArrayLike, dtype: str = "bf16") -> Array:
     """float32 values to "f32", "f16" or "bf16" (as uint16), rounded once to nearest even, subnormals kept, every NaN
-    canonical. The result has the shape of x. Raises ValueError for another dtype."""
+    canonical; or to a block format such as "q8_0", as uint8 bytes of whole blocks along the last dimension. Raises ValueError
+    for another dtype, rows that are no whole blocks, and values that a block format cannot hold: NaN and infinities."""
     number = dtype_number(dtype)
     values = np.ascontiguousarray(x, dtype=np.float32).reshape(np.shape(x))
     types = {abi.F32: np.float32, abi.F16: np.float16, abi.BF16: np.uint16}
-    out: Array = np.empty(values.shape, types.get(number, np.uint8))
+    if number not in types and not np.isfinite(values).all():
+        raise ValueError(f"x: NaN or infinite values, which {dtype} cannot hold")
+    out: Array = np.empty(_other_shape("x", values.shape, dtype, "values"), types.get(number, np.uint8))
     check(lib.swiglu_encode(number, values.ctypes.data, values.size, out.ctypes.data), f"encode to {dtype}")
     return out
 
@@ -127,12 +141,6 @@ def decode(raw: Array, dtype: str) -> npt.NDArray[np.float32]:
     array = np.ascontiguousarray(_as_array("raw", raw)).reshape(np.shape(raw))
     if array_dtype("raw", array, dtype) != number:
         raise TypeError(f"raw: an array of {array.dtype} is not {dtype}")
-    elems, size = block_size(number)
-    shape = array.shape
-    if elems > 1:
-        if not shape or shape[-1] % size:
-            raise ValueError(f"raw: shape {shape}, the last dimension must be whole {dtype} blocks of {size} bytes")
-        shape = (*shape[:-1], shape[-1] // size * elems)
-    out = np.empty(shape, np.float32)
+    out = np.empty(_other_shape("raw", array.shape, dtype, "bytes"), np.float32)
     check(lib.swiglu_decode(number, array.ctypes.data, out.size, out.ctypes.data), f"decode {dtype}")
     return out
