@@ -26,21 +26,27 @@ void cli_machine_close(struct cli_machine *machine) {
     free(machine->buffer);
 }
 
-/* A quarter of free memory, between 256 MiB and most_bytes; written once, since untouched pages share one zero page. */
-void cli_machine_reserve(struct cli_machine *machine, size_t most_bytes) {
-    if (machine->buffer) return;
+/* A quarter of free memory, between the least and most_bytes; written once, since untouched pages share one zero page. */
+int cli_machine_try_reserve(struct cli_machine *machine, size_t most_bytes) {
+    if (machine->buffer) return 1;
     size_t quarter = (size_t)sysconf(_SC_AVPHYS_PAGES) / 4 * (size_t)sysconf(_SC_PAGESIZE);
     size_t bytes = (quarter < most_bytes ? quarter : most_bytes) & ~(size_t)(2 * MIB - 1);
-    if (bytes < 256 * (size_t)MIB) bytes = 256 * (size_t)MIB;
+    if (bytes < CLI_BUFFER_BYTES) bytes = CLI_BUFFER_BYTES;
     void *buffer = cli_alloc_huge(bytes);
-    if (!buffer) cli_fail(CLI_IO, "out of memory: %zu bytes to measure bandwidth with", bytes);
+    if (!buffer) return 0;
     memset(buffer, 1, bytes);
     machine->buffer = buffer;
     machine->buffer_bytes = bytes;
+    return 1;
+}
+
+static void reserve(struct cli_machine *machine, size_t most_bytes) {
+    if (!cli_machine_try_reserve(machine, most_bytes))
+        cli_fail(CLI_IO, "out of memory: %zu MiB to measure bandwidth with", CLI_BUFFER_BYTES / MIB);
 }
 
 void cli_machine_probe(struct cli_machine *machine, double seconds, struct swiglu_limits *limits) {
-    cli_machine_reserve(machine, 1024 * (size_t)MIB);
+    reserve(machine, 1024 * (size_t)MIB);
     *limits = (struct swiglu_limits){.struct_size = sizeof *limits};
     cli_require(swiglu_measure(machine->isa_mask, seconds, machine->buffer, machine->buffer_bytes, &machine->runner,
                                limits), NULL, "measuring the machine");
@@ -72,7 +78,7 @@ static void read_buffer(void *arg) {
 }
 
 void cli_machine_evict(struct cli_machine *machine) {
-    cli_machine_reserve(machine, 256 * (size_t)MIB);
+    reserve(machine, CLI_BUFFER_BYTES);
     machine->runner.run(machine->runner.ctx, machine->n_threads, read_buffer, machine);
 }
 

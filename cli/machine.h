@@ -13,6 +13,8 @@
 
 /* From here on weights exceed what caches keep. */
 #define CLI_COLD_BYTES 256000000.0
+/* The least buffer that tells memory from caches. */
+#define CLI_BUFFER_BYTES ((size_t)256 << 20)
 
 struct cli_machine {
     uint64_t isa_mask;
@@ -26,7 +28,8 @@ struct cli_machine {
 
 void cli_machine_open(struct cli_machine *machine, unsigned n_threads, uint64_t isa_mask); /* n_threads 0: all usable */
 void cli_machine_close(struct cli_machine *machine);
-void cli_machine_reserve(struct cli_machine *machine, size_t most_bytes); /* the buffer, once */
+/* The buffer for probing and evicting, once; 0 where there is no memory for it. They take one themselves, or fail. */
+int cli_machine_try_reserve(struct cli_machine *machine, size_t most_bytes);
 void cli_machine_probe(struct cli_machine *machine, double seconds, struct swiglu_limits *limits);
 /* The limits of what ran between two probes: the better of both, since a weak probe must not flatter, and no less than
  * the floor. */

@@ -23,6 +23,7 @@ struct run {
     uint64_t seed;
     unsigned n_threads;
     int compute, dtype, check, digest, json, scan, experts;
+    int probes; /* there is memory to measure the machine with, so shares are shown */
     int tokens_given, own_given; /* own: --shape or --dtype, which a file decides itself */
 
     struct cli_machine machine;
@@ -161,8 +162,12 @@ static void open_run(struct run *run) {
             cli_fail(CLI_USAGE, "%s: a folder for %zu layers: %s", run->output_path, run->n_blocks, strerror(why));
     }
     if (!run->digest) {
-        cli_machine_reserve(&run->machine, (size_t)256 << 20);
-        cli_machine_probe(&run->machine, 0.02, &run->before);
+        run->probes = cli_machine_try_reserve(&run->machine, CLI_BUFFER_BYTES);
+        if (run->probes)
+            cli_machine_probe(&run->machine, 0.02, &run->before);
+        else
+            cli_note("no share of the limit is shown, and caches stay warm: there is no memory for the %zu MiB that measure "
+                     "bandwidth", CLI_BUFFER_BYTES >> 20);
     }
 }
 
@@ -183,19 +188,22 @@ static void time_block(struct run *run, const struct cli_job *job, struct result
     int few = job->m <= 8, n = 0;
     cli_job_run(job, &run->machine);
     do {
-        if (few) cli_machine_evict(&run->machine);
+        if (few && run->probes) cli_machine_evict(&run->machine);
         double begin = cli_now();
         cli_job_run(job, &run->machine);
         total += seconds[n++] = cli_now() - begin;
     } while (n < MIN_RUNS ? total < 1 : n < MAX_RUNS && total < 0.06);
     result->seconds = cli_quantile(seconds, (size_t)n, 0.5);
-    result->state = few || (double)job->info.packed_bytes > CLI_COLD_BYTES ? "cold" : "warm";
+    result->state = (few && run->probes) || (double)job->info.packed_bytes > CLI_COLD_BYTES ? "cold" : "warm";
 
+    result->share = result->peak_flops = result->read_bytes = NAN;
+    if (!run->probes) return;
     struct swiglu_limits after;
     cli_machine_probe(&run->machine, 0.02, &after);
     struct swiglu_limits limits = cli_machine_limits(&run->machine, &run->before, &after);
     run->before = after;
     struct cli_bound bound = cli_job_bound(job, &limits);
+    if (!(bound.flops > 0)) return; /* no rows or an empty width: there is no work to compare with a limit */
     result->share = bound.seconds / result->seconds;
     result->limit = bound.limit;
     result->peak_flops = bound.peak_flops;
@@ -270,7 +278,9 @@ static void print_heading(const struct run *run) {
 static void print_row(const struct run *run, const struct result *r) {
     char widths[64], weights[64], share[64];
     snprintf(widths, sizeof widths, "%zu/%zu", r->desc->d_in, r->desc->d_ff);
-    snprintf(share, sizeof share, "%.2f %s, %s%s", r->share, r->limit, r->state,
+    if (r->limit) snprintf(share, sizeof share, "%.2f %s, ", r->share, r->limit);
+    else snprintf(share, sizeof share, "-, ");
+    snprintf(share + strlen(share), sizeof share - strlen(share), "%s%s", r->state,
              r->job->info.expanded ? ", decoded" : "");
     printf("%5s  %-11s  %-11s  %-18s  %8.3f  %9.0f  %-31s  %016llx", r->label.words, widths,
            weight_names(r->desc, weights, sizeof weights), r->job->info.kernel_up, 1e3 * r->seconds,
@@ -307,7 +317,8 @@ static void print_object(const struct run *run, const struct result *r) {
     cli_json_number("time_ms", 1e3 * r->seconds);
     cli_json_number("tokens_per_s", (double)run->m / r->seconds);
     cli_json_number("share", r->share);
-    cli_json_string("limit", r->limit);
+    if (r->limit) cli_json_string("limit", r->limit);
+    else cli_json_number("limit", NAN);
     cli_json_string("state", r->state);
     cli_json_flag("decoded", info->expanded);
     cli_json_number("peak_gflops", 1e-9 * r->peak_flops);

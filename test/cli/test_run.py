@@ -150,7 +150,9 @@ def test_any_rank(tmp_path, shape):
 def test_nothing_to_do_is_success(tmp_path, args):
     """No rows, no inputs or no hidden units: y is empty or +0."""
     text = ok("run", *args, "--check", "--output", tmp_path / "y.npy")
-    assert "check: 1 passed, 0 failed" in text
+    assert "check: 1 passed, 0 failed" in text and re.search(r" -, (cold|warm) ", text)
+    data = objects("run", *args)[0]
+    assert data["share"] is None and data["limit"] is None
     y = np.load(tmp_path / "y.npy")
     assert not y.any() and not np.signbit(y).any()
 
@@ -289,6 +291,22 @@ def test_signal_leaves_no_temporary_file(tmp_path, number):
         if (tmp_path / "y.npy").exists():
             assert (tmp_path / "y.npy").stat().st_size == 128 + 4 * 4096 * 2048
             (tmp_path / "y.npy").unlink()
+
+
+@pytest.mark.skipif("SWIGLU_LIBRARY" not in os.environ, reason="a sanitizer reserves more than the limit")
+@pytest.mark.parametrize("tokens", [4, 40])
+def test_without_memory_for_the_probe_there_is_no_share(tokens):
+    """E.2: the block is evaluated all the same, and it is said why a figure lacks."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (100 << 20, 100 << 20))
+    args = ["run", "--shape", "64,96", "--tokens", tokens, "--threads", 2, "--check"]
+    done = call(*args, "--json", preexec_fn=limit)
+    data = json.loads(done.stdout)
+    assert done.returncode == 0 and "no share of the limit is shown" in done.stderr and done.stderr.count("\n") == 1
+    assert data["share"] is None and data["limit"] is None and data["peak_gflops"] is None and data["state"] == "warm"
+    assert data["time_ms"] > 0 and data["check_passed"] and data["digest"] == objects(*args)[0]["digest"]
+    assert " -, warm " in ok(*args, preexec_fn=limit)
+    fails("bench", "--shape", "64,96", "--tokens", tokens, code=3, saying="memory", preexec_fn=limit)
 
 
 @pytest.mark.skipif("SWIGLU_LIBRARY" not in os.environ, reason="a sanitizer reserves more than the limit")
