@@ -188,6 +188,7 @@ struct swiglu_desc {
     struct swiglu_act act;
     struct swiglu_matrix gate, up, down;             /* packed layouts put both halves in gate */
     struct swiglu_vector gate_bias, up_bias, down_bias; /* gate_bias is packed as its weight is */
+    struct swiglu_matrix gate_head, up_head, down_head; /* for training only: docs/training.md, heads */
 };
 
 /* what     a description of nothing: separate layout, SiLU, no bias     threads  any     since  0.1 */
@@ -330,7 +331,8 @@ enum swiglu_train_flags {
 
 /* Gradients of a block. A NULL data is not computed. Weight gradients are f32 (or bf16, all with BF16_GRADIENTS), laid out
  * as their weights are: the same layout (packed halves in gate), the same in_out, row stride ld_elems (0 = contiguous);
- * bias gradients are f32, packed as their bias. dx may be f32, f16 or bf16. */
+ * bias gradients are f32, packed as their bias. dx may be f32, f16 or bf16. With heads, gate, up and down are gradients of
+ * the heads, and there are none of the matrices behind them. */
 struct swiglu_grads {
     size_t struct_size;
     struct swiglu_rows dx;                          /* m x d_in */

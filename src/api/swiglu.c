@@ -198,6 +198,7 @@ enum swiglu_status swiglu_reference_run(const struct swiglu_desc *desc, size_t m
     REQUIRE(fits == SWIGLU_OK, fits, "reference: x (dtype %d, stride %zu) does not fit %zu rows of %zu", x.dtype, x.ld_elems, m,
             checked.d_in);
     if (m == 0 || (checked.d_out == 0 && !full.hidden)) return SWIGLU_OK;
+    REQUIRE(!swiglu_desc_has_heads(&checked), SWIGLU_E_UNSUPPORTED, "reference: a head is for a training step only");
     enter_default(&caller);
     const enum swiglu_status status = swiglu_reference_compute(&checked, m, x, &full, error);
     fesetenv(&caller);

@@ -30,6 +30,8 @@ static enum swiglu_status open_step(const struct swiglu_desc *desc, const struct
     const struct swiglu_matrix *const up = swiglu_desc_half(checked, 1).matrix;
     const struct swiglu_matrix *const gate = checked->layout == SWIGLU_UNGATED ? up : swiglu_desc_half(checked, 0).matrix;
     if (!is_raw(gate) || !is_raw(up) || !is_raw(&checked->down)) return SWIGLU_E_UNSUPPORTED;
+    for (int i = 0; i < 3; i++)
+        if (!is_raw(swiglu_desc_trained(checked, i))) return SWIGLU_E_UNSUPPORTED;
     *step = (struct swiglu_step){.desc = checked, .m = m, .flags = flags};
     step->compute_up = swiglu_compute_resolve(chosen.compute, gate->dtype, up->dtype);
     step->compute_down = swiglu_compute_resolve(chosen.compute, checked->down.dtype, checked->down.dtype);
@@ -57,17 +59,19 @@ static char *aligned_work(const struct swiglu_step *step, struct swiglu_work wor
     return (char *)work.data + (-(uintptr_t)work.data & 63);
 }
 
-enum { N_WEIGHTS = 6 }; /* matrices, then biases */
+enum { N_WEIGHTS = 9 }; /* matrices, heads, then biases */
 
 static void weight_spans(const struct swiglu_desc *d, struct swiglu_span *spans) {
-    const struct swiglu_matrix *const matrices[] = {&d->gate, &d->up, &d->down};
+    const struct swiglu_matrix *const matrices[] = {&d->gate, &d->up, &d->down, &d->gate_head, &d->up_head, &d->down_head};
     const struct swiglu_vector *const biases[] = {&d->gate_bias, &d->up_bias, &d->down_bias};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 6; i++) {
         const struct swiglu_matrix *m = matrices[i];
         struct swiglu_crows rows = {m->data, m->dtype, m->ld_elems};
-        const size_t bias_bytes = biases[i]->data ? m->rows * swiglu_float_bytes(biases[i]->dtype) : 0;
         (void)swiglu_rows_check(&rows, swiglu_matrix_stored_rows(m), swiglu_matrix_stored_cols(m), &spans[i]); /* fits */
-        spans[3 + i] = (struct swiglu_span){biases[i]->data, bias_bytes};
+    }
+    for (int i = 0; i < 3; i++) {
+        const size_t n = i == 2 ? d->d_out : matrices[i]->rows;
+        spans[6 + i] = (struct swiglu_span){biases[i]->data, biases[i]->data ? n * swiglu_float_bytes(biases[i]->dtype) : 0};
     }
 }
 
@@ -129,15 +133,21 @@ static void zero_gradient(const struct swiglu_rows *g, const struct swiglu_matri
 
 static void zero_gradients(const struct swiglu_desc *d, const struct swiglu_grads *g) {
     const size_t f = d->d_ff;
-    zero_gradient(&g->gate, &d->gate);
-    zero_gradient(&g->up, &d->up);
-    zero_gradient(&g->down, &d->down);
+    zero_gradient(&g->gate, swiglu_desc_trained(d, 0));
+    zero_gradient(&g->up, swiglu_desc_trained(d, 1));
+    zero_gradient(&g->down, swiglu_desc_trained(d, 2));
     if (g->gate_bias) memset(g->gate_bias, 0, (swiglu_desc_is_packed(d) ? 2 * f : f) * sizeof(float));
     if (g->up_bias) memset(g->up_bias, 0, f * sizeof(float));
     if (g->down_bias) memset(g->down_bias, 0, d->d_out * sizeof(float));
 }
 
 enum { N_GRADIENTS = 7 };
+
+/* NULL where there are heads, but not of this matrix. */
+static const struct swiglu_matrix *trained(const struct swiglu_desc *d, int which) {
+    const struct swiglu_matrix *const m = swiglu_desc_trained(d, which);
+    return swiglu_desc_has_heads(d) && !m->rows && !m->cols ? NULL : m;
+}
 
 /* grads, copied and filled in, and what they span. */
 static enum swiglu_status open_gradients(const struct swiglu_step *step, const struct swiglu_grads *in,
@@ -151,9 +161,9 @@ static enum swiglu_status open_gradients(const struct swiglu_step *step, const s
     spans[0] = (struct swiglu_span){NULL, 0};
     if (dx.data) TRY(swiglu_rows_check(&dx, step->m, d->d_in, &spans[0]));
     g->dx.ld_elems = dx.ld_elems;
-    TRY(check_gradient(&g->gate, gated ? &d->gate : NULL, dtype, &spans[1]));
-    TRY(check_gradient(&g->up, separate ? &d->up : NULL, dtype, &spans[2]));
-    TRY(check_gradient(&g->down, &d->down, dtype, &spans[3]));
+    TRY(check_gradient(&g->gate, gated ? trained(d, 0) : NULL, dtype, &spans[1]));
+    TRY(check_gradient(&g->up, separate ? trained(d, 1) : NULL, dtype, &spans[2]));
+    TRY(check_gradient(&g->down, trained(d, 2), dtype, &spans[3]));
     if ((g->gate_bias && !gated) || (g->up_bias && !separate)) return SWIGLU_E_ARGUMENT;
     spans[4] = (struct swiglu_span){g->gate_bias, g->gate_bias ? d->gate.rows * sizeof(float) : 0};
     spans[5] = (struct swiglu_span){g->up_bias, g->up_bias ? d->up.rows * sizeof(float) : 0};

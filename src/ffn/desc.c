@@ -2,6 +2,7 @@
 #include "ffn/desc.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "base/act.h"
 #include "base/checked.h"
@@ -39,6 +40,36 @@ static enum swiglu_status check_matrix(struct swiglu_matrix *m, const char *name
     return SWIGLU_OK;
 }
 
+bool swiglu_desc_has_heads(const struct swiglu_desc *d) {
+    return d->gate_head.cols || d->up_head.cols || d->down_head.rows;
+}
+
+const struct swiglu_matrix *swiglu_desc_trained(const struct swiglu_desc *d, int which) {
+    const struct swiglu_matrix *const all[2][3] = {{&d->gate, &d->up, &d->down}, {&d->gate_head, &d->up_head, &d->down_head}};
+    return all[swiglu_desc_has_heads(d)][which];
+}
+
+static enum swiglu_status check_no_head(const struct swiglu_matrix *head, const char *name, struct swiglu_error *error) {
+    REQUIRE(is_empty(head) && !head->rows && !head->cols, SWIGLU_E_ARGUMENT, "%s head: set, but not used here", name);
+    return SWIGLU_OK;
+}
+
+/* A matrix whose first n columns or rows (one of the two) are its head. */
+static enum swiglu_status check_headed(struct swiglu_matrix *m, struct swiglu_matrix *head, const char *name, size_t rows,
+                                       size_t cols, size_t head_rows, size_t head_cols, struct swiglu_error *error) {
+    const size_t n = head_rows + head_cols;
+    char head_name[32];
+    if (!n) {
+        TRY(check_no_head(head, name, error));
+        return check_matrix(m, name, rows, cols, error);
+    }
+    REQUIRE(n % SWIGLU_HEAD_STEP == 0 && n <= (head_rows ? rows : cols), SWIGLU_E_SHAPE,
+            "%s head: %zu is not a multiple of %d within %zu", name, n, SWIGLU_HEAD_STEP, head_rows ? rows : cols);
+    snprintf(head_name, sizeof head_name, "%s head", name);
+    TRY(check_matrix(head, head_name, head_rows ? head_rows : rows, head_cols ? head_cols : cols, error));
+    return check_matrix(m, name, rows - head_rows, cols - head_cols, error);
+}
+
 static enum swiglu_status check_absent(const struct swiglu_matrix *m, const struct swiglu_vector *bias, const char *name,
                                        struct swiglu_error *error) {
     REQUIRE(is_empty(m), SWIGLU_E_ARGUMENT, "%s: set, but this layout does not use it", name);
@@ -68,16 +99,20 @@ enum swiglu_status swiglu_desc_check(const struct swiglu_desc *in, struct swiglu
     REQUIRE(!SW_MUL(out->d_ff, (size_t)2, &two_f) && !SW_MUL(two_f, out->d_in, &area), SWIGLU_E_SHAPE,
             "d_ff %zu x d_in %zu overflows", out->d_ff, out->d_in);
     if (swiglu_desc_is_packed(out)) {
-        TRY(check_matrix(&out->gate, "packed gate and up", two_f, out->d_in, error));
+        TRY(check_headed(&out->gate, &out->gate_head, "packed gate and up", two_f, out->d_in, 0, out->gate_head.cols, error));
         TRY(check_absent(&out->up, &out->up_bias, "up", error));
+        TRY(check_no_head(&out->up_head, "up", error));
     } else {
-        TRY(check_matrix(&out->up, "up", out->d_ff, out->d_in, error));
-        if (out->layout == SWIGLU_UNGATED)
+        const size_t head = out->up_head.cols; /* of both, as they share x */
+        TRY(check_headed(&out->up, &out->up_head, "up", out->d_ff, out->d_in, 0, head, error));
+        if (out->layout == SWIGLU_UNGATED) {
             TRY(check_absent(&out->gate, &out->gate_bias, "gate", error));
-        else
-            TRY(check_matrix(&out->gate, "gate", out->d_ff, out->d_in, error));
+            TRY(check_no_head(&out->gate_head, "gate", error));
+        } else {
+            TRY(check_headed(&out->gate, &out->gate_head, "gate", out->d_ff, out->d_in, 0, head, error));
+        }
     }
-    TRY(check_matrix(&out->down, "down", out->d_out, out->d_ff, error));
+    TRY(check_headed(&out->down, &out->down_head, "down", out->d_out, out->d_ff, out->down_head.rows, 0, error));
     TRY(check_bias(&out->gate_bias, "gate", error));
     TRY(check_bias(&out->up_bias, "up", error));
     return check_bias(&out->down_bias, "down", error);
@@ -97,11 +132,15 @@ struct swiglu_half swiglu_desc_half(const struct swiglu_desc *d, int half) {
     const size_t f = d->d_ff;
     const struct swiglu_vector *const packed_bias = &d->gate_bias;
     switch (d->layout) {
-    case SWIGLU_GATE_UP: return (struct swiglu_half){&d->gate, packed_bias, half ? f : 0, 1};
-    case SWIGLU_UP_GATE: return (struct swiglu_half){&d->gate, packed_bias, half ? 0 : f, 1};
-    case SWIGLU_INTERLEAVED: return (struct swiglu_half){&d->gate, packed_bias, half ? 1 : 0, 2};
+    case SWIGLU_GATE_UP: return (struct swiglu_half){&d->gate, packed_bias, half ? f : 0, 1, &d->gate_head, false};
+    case SWIGLU_UP_GATE: return (struct swiglu_half){&d->gate, packed_bias, half ? 0 : f, 1, &d->gate_head, false};
+    case SWIGLU_INTERLEAVED: return (struct swiglu_half){&d->gate, packed_bias, half ? 1 : 0, 2, &d->gate_head, false};
     default: break;
     }
-    if (half) return (struct swiglu_half){&d->up, &d->up_bias, 0, 1};
-    return (struct swiglu_half){&d->gate, &d->gate_bias, 0, 1};
+    if (half) return (struct swiglu_half){&d->up, &d->up_bias, 0, 1, &d->up_head, false};
+    return (struct swiglu_half){&d->gate, &d->gate_bias, 0, 1, &d->gate_head, false};
+}
+
+struct swiglu_half swiglu_desc_down(const struct swiglu_desc *d) {
+    return (struct swiglu_half){&d->down, &d->down_bias, 0, 1, &d->down_head, true};
 }

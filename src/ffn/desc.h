@@ -3,6 +3,8 @@
 #ifndef SWIGLU_DESC_H
 #define SWIGLU_DESC_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 
 /* Copies a caller's description and options with defaults filled in (ld_elems, bias dtypes), or says what is wrong with
@@ -20,8 +22,17 @@ struct swiglu_half {
     const struct swiglu_matrix *matrix;
     const struct swiglu_vector *bias;
     size_t first, stride;
+    const struct swiglu_matrix *head; /* empty, or stored alike: what comes before the columns of matrix */
+    bool head_rows;                   /* or, for down, before its rows */
 };
 /* half 0: gate, half 1: up. Ungated descriptions have half 1 alone. */
 struct swiglu_half swiglu_desc_half(const struct swiglu_desc *d, int half);
+struct swiglu_half swiglu_desc_down(const struct swiglu_desc *d);
+
+/* Heads are made of whole panels of every level, so that no panel or pair of depths straddles their end. */
+enum { SWIGLU_HEAD_STEP = 32 };
+bool swiglu_desc_has_heads(const struct swiglu_desc *d);
+/* What a step trains: the head where there are heads. 0: gate, 1: up, 2: down. */
+const struct swiglu_matrix *swiglu_desc_trained(const struct swiglu_desc *d, int which);
 
 #endif

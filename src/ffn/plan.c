@@ -28,7 +28,7 @@ static uint64_t matrix_bytes(const struct swiglu_matrix *m) {
 static enum swiglu_status pack_all(struct swiglu_block *b, const struct swiglu_desc *desc,
                                    const struct swiglu_options *options, struct swiglu_error *error) {
     const struct swiglu_half gate_up[2] = {swiglu_desc_half(desc, 0), swiglu_desc_half(desc, 1)};
-    const struct swiglu_half down = {&desc->down, &desc->down_bias, 0, 1};
+    const struct swiglu_half down = swiglu_desc_down(desc);
     const int n_halves = b->gated ? 2 : 1;
     struct swiglu_progress progress = {.call = options->progress, .ctx = options->progress_ctx, .total = b->file_bytes};
     TRY(swiglu_product_pack(&b->up, b->kern, b->gated ? gate_up : gate_up + 1, n_halves, b->gated ? "gate and up" : "up",
@@ -40,6 +40,7 @@ static enum swiglu_status pack_all(struct swiglu_block *b, const struct swiglu_d
 
 enum swiglu_status swiglu_block_prepare(const struct swiglu_desc *desc, const struct swiglu_options *options,
                                         struct swiglu_block **block, struct swiglu_error *error) {
+    REQUIRE(!swiglu_desc_has_heads(desc), SWIGLU_E_UNSUPPORTED, "a head: only a training step reads it");
     const int gated = desc->layout != SWIGLU_UNGATED;
     const struct swiglu_matrix *const up = swiglu_desc_half(desc, 1).matrix;
     const struct swiglu_matrix *const gate = gated ? swiglu_desc_half(desc, 0).matrix : up;

@@ -6,21 +6,30 @@
 #include "base/checked.h"
 #include "dtype/dtype.h"
 
-struct swiglu_view swiglu_view_half(const struct swiglu_half *half) {
-    const struct swiglu_matrix *m = half->matrix;
-    const size_t ld = m->ld_elems, at = half->first * (m->in_out ? 1 : ld);
-    return (struct swiglu_view){.data = swiglu_offset(m->data, at * swiglu_float_bytes(m->dtype)),
+static struct swiglu_grid grid_of(const struct swiglu_matrix *m, size_t first, size_t stride) {
+    const size_t ld = m->ld_elems, at = first * (m->in_out ? 1 : ld);
+    return (struct swiglu_grid){.data = swiglu_offset(m->data, at * swiglu_float_bytes(m->dtype)),
                                 .dtype = m->dtype,
-                                .row = half->stride * (m->in_out ? 1 : ld),
+                                .row = stride * (m->in_out ? 1 : ld),
                                 .col = m->in_out ? ld : 1};
 }
 
+struct swiglu_view swiglu_view_half(const struct swiglu_half *half) {
+    struct swiglu_view v = {.main = grid_of(half->matrix, half->first, half->stride)};
+    if (!half->head->data) return v;
+    v.head = grid_of(half->head, half->first, half->stride);
+    *(half->head_rows ? &v.head_rows : &v.head_cols) = half->head_rows ? half->head->rows : half->head->cols;
+    return v;
+}
+
 struct swiglu_view swiglu_view_turn(struct swiglu_view v) {
-    return (struct swiglu_view){v.data, v.dtype, v.col, v.row};
+    const struct swiglu_view t = {{v.main.data, v.main.dtype, v.main.col, v.main.row},
+                                  {v.head.data, v.head.dtype, v.head.col, v.head.row}, v.head_cols, v.head_rows};
+    return t;
 }
 
 /* Neither side contiguous (an interleaved [in, out] matrix): a few depths at a time through a local of f32. */
-static void pack_gathered(const struct swiglu_kern *kern, struct swiglu_view v, struct swiglu_pack_args a) {
+static void pack_gathered(const struct swiglu_kern *kern, struct swiglu_grid v, struct swiglu_pack_args a) {
     enum { DEPTHS = 16, LANES = 32 };
     float local[DEPTHS][LANES];
     const size_t bytes = swiglu_float_bytes(v.dtype), n_k = a.n_k, k_block = swiglu_forms[a.form].k_block;
@@ -39,7 +48,7 @@ static void pack_gathered(const struct swiglu_kern *kern, struct swiglu_view v, 
     }
 }
 
-void swiglu_view_pack(const struct swiglu_kern *kern, struct swiglu_view v, size_t lane, size_t n_lanes, size_t k, size_t n_k,
+static void pack_grid(const struct swiglu_kern *kern, struct swiglu_grid v, size_t lane, size_t n_lanes, size_t k, size_t n_k,
                       int form, char *dst) {
     const size_t bytes = swiglu_float_bytes(v.dtype);
     v.data = swiglu_offset(v.data, (lane * v.row + k * v.col) * bytes);
@@ -53,6 +62,23 @@ void swiglu_view_pack(const struct swiglu_kern *kern, struct swiglu_view v, size
     } else {
         pack_gathered(kern, v, a);
     }
+}
+
+void swiglu_view_pack(const struct swiglu_kern *kern, struct swiglu_view v, size_t lane, size_t n_lanes, size_t k, size_t n_k,
+                      int form, char *dst) {
+    if (lane < v.head_rows) { /* and so are all of the panel's lanes */
+        pack_grid(kern, v.head, lane, n_lanes, k, n_k, form, dst);
+        return;
+    }
+    if (k < v.head_cols) {
+        const size_t n = swiglu_min(n_k, v.head_cols - k), k_block = swiglu_forms[form].k_block;
+        pack_grid(kern, v.head, lane, n_lanes, k, n, form, dst);
+        if (n == n_k) return;
+        dst += n / k_block * 2 * kern->vl * 4;
+        k += n;
+        n_k -= n;
+    }
+    pack_grid(kern, v.main, lane - v.head_rows, n_lanes, k - v.head_cols, n_k, form, dst);
 }
 
 size_t swiglu_raw_turn(const struct swiglu_raw *raw, int form, size_t col, int half) {
@@ -91,23 +117,25 @@ void swiglu_raw_aim(const struct swiglu_raw *raw, const struct swiglu_product *p
     const size_t lane = panel * product->units_per_panel, n_lanes = swiglu_min(n_panels * product->units_per_panel,
                                                                                product->n_units - lane);
     const size_t reach = swiglu_max(args->n_k / product->path->fetch_k, 1);
-    const struct swiglu_view *v = &raw->view[0];
+    const struct swiglu_grid *v = &raw->view[0].main;
     if (raw->run) n_k = raw->n_cols;
     k = raw->col + (raw->run ? 0 : k);
-    const size_t bytes = swiglu_float_bytes(v->dtype);
+    const size_t bytes = swiglu_float_bytes(v->dtype), head_rows = raw->view[0].head_rows, head_cols = raw->view[0].head_cols;
     const size_t parts = v->row == 1 ? swiglu_ceil_div(n_k, reach) * swiglu_ceil_div(n_lanes * bytes, 64) : n_lanes;
     const size_t needed = parts * raw->n_views, from = needed < n ? n - needed : 0;
     args->next_w = args->w0;
     args->next_w_stride = 0;
-    if (i < from || i - from >= needed) return;
-    v = &raw->view[(i - from) / parts];
+    if (i < from || i - from >= needed || raw->row + lane < head_rows || k < head_cols) return; /* a head is small */
+    v = &raw->view[(i - from) / parts].main;
     const size_t part = (i - from) % parts;
     if (v->row == 1) {
         const size_t per_line = swiglu_ceil_div(n_k, reach), line = part / per_line, depth = part % per_line * reach;
-        args->next_w = swiglu_offset(v->data, (raw->row + lane + (k + depth) * v->col) * bytes + line * 64);
+        const size_t at = raw->row + lane - head_rows + (k - head_cols + depth) * v->col;
+        args->next_w = swiglu_offset(v->data, at * bytes + line * 64);
         args->next_w_stride = v->col * bytes;
     } else {
-        args->next_w = swiglu_offset(v->data, ((raw->row + lane + part) * v->row + k * v->col) * bytes);
+        const size_t at = (raw->row + lane - head_rows + part) * v->row + (k - head_cols) * v->col;
+        args->next_w = swiglu_offset(v->data, at * bytes);
         args->next_w_stride = 64;
     }
 }

@@ -6,11 +6,17 @@
 #include "ffn/block.h"
 #include "ffn/desc.h"
 
-/* A matrix with any two strides; rows become lanes, columns depths. */
-struct swiglu_view {
+/* Values with any two strides; rows become lanes, columns depths. */
+struct swiglu_grid {
     const char *data;
     int dtype; /* f32, f16, bf16 */
     size_t row, col; /* elements from one row to the next, and from one column to the next */
+};
+
+/* A matrix, whose first rows or first columns may lie elsewhere. */
+struct swiglu_view {
+    struct swiglu_grid main, head;
+    size_t head_rows, head_cols; /* one of them is 0 */
 };
 
 /* Rows are the outputs of a half, or of down; columns are the inputs. */

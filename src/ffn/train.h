@@ -39,6 +39,11 @@ static inline const struct swiglu_path *swiglu_train_path(const struct swiglu_ke
 }
 static inline size_t swiglu_step_halves(const struct swiglu_step *s) { return s->desc->layout == SWIGLU_UNGATED ? 1 : 2; }
 
+/* Columns of gate and up that have gradients. */
+static inline size_t swiglu_step_trained_inputs(const struct swiglu_step *s) {
+    return swiglu_desc_trained(s->desc, s->desc->layout == SWIGLU_UNGATED)->cols;
+}
+
 /* The weights of the first product as they lie in memory. */
 struct swiglu_raw swiglu_step_raw(const struct swiglu_step *s);
 

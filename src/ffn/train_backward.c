@@ -71,7 +71,7 @@ static void stage_tile(const struct spot *s, unsigned tile, const struct swiglu_
 /* Panel `panel` of product, packed from tokens of a matrix of activations. */
 static void pack_tokens(const struct spot *s, const struct swiglu_product *p, size_t panel, const struct swiglu_crows *from,
                         char *to) {
-    const struct swiglu_view v = {from->data, from->dtype, 1, from->ld_elems};
+    const struct swiglu_view v = {.main = {from->data, from->dtype, 1, from->ld_elems}};
     const size_t lane = panel * p->units_per_panel;
     swiglu_view_pack(s->job->step->kern, v, lane, swiglu_min(p->units_per_panel, p->n_units - lane), s->token, s->p.n_tokens,
                      p->path->form, to);
@@ -267,8 +267,7 @@ static void finish_scattered(void *ctx, const struct swiglu_pass *p, unsigned ti
 /* Where the gradient of weight `which` (gate, up, down) of the matrix goes, from its row and column on, and what is added. */
 static void aim_weight(const struct spot *s, int which, size_t row, size_t row_stride, size_t column, struct target *t) {
     const struct back *job = s->job;
-    const struct swiglu_desc *d = job->step->desc;
-    const struct swiglu_matrix *const m = which == 0 ? &d->gate : which == 1 ? &d->up : &d->down;
+    const struct swiglu_matrix *const m = swiglu_desc_trained(job->step->desc, which);
     const struct swiglu_rows *const g = which == 0 ? &job->grads.gate : which == 1 ? &job->grads.up : &job->grads.down;
     const int in_out = m->in_out, add = s->chunk > 0 || job->step->flags & SWIGLU_TRAIN_ACCUMULATE;
     if (!g->data) return;
@@ -333,6 +332,8 @@ static struct target target_of(const struct spot *s, int what) {
         aim_bias(s, s->block ? NULL : job->grads.down_bias, 1, &t);
         return t;
     default:
+        t.rows = &s->p.down;
+        t.n_rows = swiglu_desc_trained(job->step->desc, 2)->rows;
         t.product = &s->p.h;
         t.panels = job->work + job->at.h;
         aim_weight(s, 2, 0, 1, s->unit, &t);
@@ -468,7 +469,7 @@ void swiglu_train_backward_run(const struct swiglu_step *s, struct swiglu_crows 
     const int gated = swiglu_step_halves(s) == 2;
     struct back job = {.step = s, .x = x, .dy = dy, .saved = saved, .grads = *grads,
                        .half = {swiglu_desc_half(s->desc, !gated), swiglu_desc_half(s->desc, 1)},
-                       .down = {&s->desc->down, &s->desc->down_bias, 0, 1}, .n_halves = (unsigned)swiglu_step_halves(s),
+                       .down = swiglu_desc_down(s->desc), .n_halves = (unsigned)swiglu_step_halves(s),
                        .n_threads = swiglu_runner_threads(runner), .work = work};
     job.first = swiglu_step_raw(s);
     (void)swiglu_back_layout(s, job.n_threads, &job.at); /* the same numbers as when the size was checked */

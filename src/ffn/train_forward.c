@@ -20,7 +20,7 @@ struct forward_layout {
 
 static bool lay_out(const struct swiglu_step *s, unsigned n_threads, struct forward_layout *l) {
     const struct swiglu_desc *d = s->desc;
-    const struct swiglu_half down = {&d->down, &d->down_bias, 0, 1};
+    const struct swiglu_half down = swiglu_desc_down(d);
     struct swiglu_block *b = &l->block;
     size_t forward;
     memset(l, 0, sizeof *l);
@@ -71,7 +71,7 @@ void swiglu_train_forward_run(const struct swiglu_step *s, struct swiglu_crows x
                               char *work, const struct swiglu_runner *runner) {
     const struct swiglu_half halves[2] = {swiglu_desc_half(s->desc, swiglu_step_halves(s) == 2 ? 0 : 1),
                                           swiglu_desc_half(s->desc, 1)};
-    const struct swiglu_half down = {&s->desc->down, &s->desc->down_bias, 0, 1};
+    const struct swiglu_half down = swiglu_desc_down(s->desc);
     struct forward_layout l;
     (void)lay_out(s, swiglu_runner_threads(runner), &l); /* the same numbers as when the size was checked */
     float *const up_bias = (float *)(work + l.up_bias), *const down_bias = (float *)(work + l.down_bias);

@@ -38,21 +38,23 @@ bool swiglu_back_products(const struct swiglu_step *s, size_t n_tokens, size_t n
     p->tokens = swiglu_plan_rows(k, n_tokens);
     p->units = swiglu_plan_rows(k, n_units);
     p->outs = swiglu_plan_rows(k, d->d_out);
+    p->down = swiglu_plan_rows(k, swiglu_desc_trained(d, 2)->rows);
     return shape(&p->gate_up, k, up, d->d_in, n_units, swiglu_step_halves(s) == 2) ||
            shape(&p->dh, k, down, d->d_out, n_units, 0) ||
            shape(&p->dx, k, up, swiglu_back_depth(s, n_units), d->d_in, 0) ||
-           shape_tokens(&p->x, k, up, n_tokens, d->d_in) || shape_tokens(&p->h, k, down, n_tokens, n_units) ||
+           shape_tokens(&p->x, k, up, n_tokens, swiglu_step_trained_inputs(s)) ||
+           shape_tokens(&p->h, k, down, n_tokens, n_units) ||
            shape_tokens(&p->d, k, up, n_tokens, n_units) || shape_tokens(&p->ones_up, k, up, n_tokens, 1) ||
            shape_tokens(&p->ones_down, k, down, n_tokens, 1);
 }
 
 /* bf16 gradients of more than one token chunk are summed elsewhere first. */
 static bool reserve_sums(const struct swiglu_step *s, size_t *total, size_t *sums) {
-    const struct swiglu_matrix *const matrices[3] = {&s->desc->gate, &s->desc->up, &s->desc->down};
     if (!(s->flags & SWIGLU_TRAIN_BF16_GRADIENTS) || s->m <= SWIGLU_TOKEN_CHUNK) return false;
     for (int i = 0; i < 3; i++) {
-        const size_t rows = swiglu_matrix_stored_rows(matrices[i]), cols = swiglu_matrix_stored_cols(matrices[i]);
-        if (matrices[i]->data && (cols > SIZE_MAX / sizeof(float) || swiglu_reserve(total, rows, cols * sizeof(float), &sums[i])))
+        const struct swiglu_matrix *const m = swiglu_desc_trained(s->desc, i);
+        const size_t rows = swiglu_matrix_stored_rows(m), cols = swiglu_matrix_stored_cols(m);
+        if (m->data && (cols > SIZE_MAX / sizeof(float) || swiglu_reserve(total, rows, cols * sizeof(float), &sums[i])))
             return true;
     }
     return false;

@@ -14,13 +14,13 @@ enum {
 
 /* The products of one block of hidden units and one chunk of tokens. Rows x depth x outputs:
  *   gate_up tokens x d_in  x units      dh tokens x d_out x units      dx tokens x combined x d_in
- *   x       units  x tokens x d_in  (dWgate, dWup; the panels are x)
- *   h       d_out  x tokens x units (dWdown; the panels are h)
+ *   x       units  x tokens x d_in  (dWgate, dWup; the panels are x. With heads: their columns)
+ *   h       d_out  x tokens x units (dWdown; the panels are h. With heads: its rows)
  *   d       only a shape: panels of dg and of du, whose lanes are turned into rows
  *   ones_*  units or d_out x tokens x 1 (biases) */
 struct swiglu_back_products {
     struct swiglu_product gate_up, dh, dx, x, h, d, ones_up, ones_down;
-    struct swiglu_row_plan tokens, units, outs;
+    struct swiglu_row_plan tokens, units, outs, down; /* outs: columns of y; down: those whose weights are trained */
     size_t n_tokens, n_units;
 };
 

@@ -106,6 +106,9 @@ class Desc(ctypes.Structure):
         ("gate_bias", Vector),
         ("up_bias", Vector),
         ("down_bias", Vector),
+        ("gate_head", Matrix),
+        ("up_head", Matrix),
+        ("down_head", Matrix),
     ]
 
 
