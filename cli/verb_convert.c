@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,12 +14,12 @@
 #include "json.h"
 
 static const struct cli_option options[] = {
-    {'t', "type", "f32|f16|bf16", "type of the feed-forward weights; left out with --layout: as they are"},
+    {'t', "type", "NAME", "type of the feed-forward weights, such as bf16; left out with --layout: as they are"},
     {'l', "layout", "separate|gate_up", "store gate and up as two tensors, or as one [gate|up]"},
     {'a', "activation", "NAME", "override the activation that the file means"},
     {'s', "strict", NULL, "treat warnings as errors"},
     {'f', "scan", NULL, "read every .safetensors file of a folder, not its index"},
-    {'j', "json", NULL, "one JSON object"},
+    {'j', "json", NULL, "one JSON object a weight whose type changes, then one of the file"},
     {0, NULL, NULL, NULL},
 };
 
@@ -43,7 +44,7 @@ static void die_of_signal(void) {
     raise(caught);
 }
 
-struct progress { int percent; uint64_t total; };
+struct progress { int percent, json, n_shown; uint64_t total; };
 
 static int show_progress(void *ctx, uint64_t done, uint64_t total) {
     enum { WIDTH = 40 };
@@ -55,6 +56,27 @@ static int show_progress(void *ctx, uint64_t done, uint64_t total) {
         cli_progress("[%-*.*s] %3d%% of %.1f MB", WIDTH, percent * WIDTH / 100, bar, percent, (double)total / 1e6);
     p->percent = percent;
     return caught != 0;
+}
+
+static void show_converted(void *ctx, const struct swiglu_converted *t) {
+    struct progress *p = ctx;
+    const char *from = cli_dtype_name(t->from), *to = cli_dtype_name(t->to);
+    if (p->json) {
+        cli_json_open();
+        cli_json_string("tensor", t->name);
+        cli_json_string("from", from);
+        cli_json_string("to", to);
+        cli_json_count("values", t->n);
+        cli_json_number("relative_error", t->relative_error);
+        cli_json_number("largest_error", t->largest_error);
+        cli_json_close();
+        return;
+    }
+    cli_progress(NULL);
+    p->percent = -1;
+    if (!p->n_shown++) printf("%-40s  %-5s  %-5s  %14s  %13s\n", "weight", "from", "to", "relative error", "largest error");
+    printf("%-40s  %-5s  %-5s  %14.3g  %13.3g\n", t->name, from, to, t->relative_error, t->largest_error);
+    fflush(stdout);
 }
 
 /* Weights whose type changes. */
@@ -70,9 +92,9 @@ static size_t count_converted(const struct cli_checkpoint *layers, int dtype) {
 }
 
 static void print_result(const struct cli_checkpoint *layers, const char *out, const char *type, int dtype,
-                         const struct progress *progress, int json) {
+                         const struct progress *progress) {
     size_t n = count_converted(layers, dtype), kept = layers->info.n_tensors - n;
-    if (!json) {
+    if (!progress->json) {
         printf("%s: ", out);
         if (dtype != SWIGLU_DTYPE_KEEP) printf("%zu weight%s to %s, ", n, n == 1 ? "" : "s", type);
         printf("%zu tensor%s with their bits, %llu bytes of tensors\n", kept, kept == 1 ? "" : "s",
@@ -100,24 +122,41 @@ static int has_config(const char *path) {
     return access(config, F_OK) == 0;
 }
 
+/* What --type may be. */
+static int parse_type(const char *text) {
+    const char *names[64] = {0};
+    for (size_t i = 0; i < 63 && swiglu_dtype_at(i) >= 0; i++) names[i] = cli_dtype_name(swiglu_dtype_at(i));
+    return swiglu_dtype_at(cli_parse_name("type", text, names));
+}
+
+/* Other tools take the type as an operand, and call it Q4_K_M. */
+static void suggest_type(const char *operand) {
+    for (size_t i = 0; swiglu_dtype_at(i) >= 0; i++) {
+        const char *name = cli_dtype_name(swiglu_dtype_at(i));
+        const size_t n = strlen(name);
+        if (!strncasecmp(operand, name, n) && (!operand[n] || operand[n] == '_'))
+            cli_fail(CLI_USAGE, "convert: the type is an option, not operand %s: --type %s", operand, name);
+    }
+}
+
 static int act_convert(const struct cli_verb *verb, int argc, char **argv) {
-    static const char *const types[] = {"f32", "f16", "bf16", NULL}, *const layouts[] = {"separate", "gate_up", NULL};
-    static const int dtypes[] = {SWIGLU_F32, SWIGLU_F16, SWIGLU_BF16};
+    static const char *const layouts[] = {"separate", "gate_up", NULL};
     static const int repacks[] = {SWIGLU_REPACK_SEPARATE, SWIGLU_REPACK_GATE_UP};
     struct progress progress = {.percent = -1};
     struct swiglu_convert_options convert = {.struct_size = sizeof convert, .dtype = SWIGLU_DTYPE_KEEP,
-                                             .progress = show_progress, .progress_ctx = &progress};
+                                             .progress = show_progress, .progress_ctx = &progress,
+                                             .converted = show_converted};
     struct swiglu_model_options model = {.struct_size = sizeof model};
     const char *value, *type = NULL, *layout = NULL;
-    int json = 0;
     for (int key; (key = cli_option_next(verb, argc, argv, &value)) != -1;) switch (key) {
-        case 't': type = value, convert.dtype = dtypes[cli_parse_name("type", value, types)]; break;
+        case 't': type = value, convert.dtype = parse_type(value); break;
         case 'l': layout = value, convert.repack = repacks[cli_parse_name("layout", value, layouts)]; break;
         case 'a': model.activation = value; break;
         case 's': model.strict = 1; break;
         case 'f': model.scan = 1; break;
-        case 'j': json = 1; break;
+        case 'j': progress.json = 1; break;
         }
+    if (argc - optind == 3) suggest_type(argv[optind + 2]);
     cli_operands_max(verb, argc, argv, 2);
     if (argc - optind < 2) cli_fail(CLI_USAGE, "convert: IN and OUT are expected; try 'swiglu convert --help'");
     if (!type && !layout) cli_fail(CLI_USAGE, "convert: --type or --layout is expected; try 'swiglu convert --help'");
@@ -133,20 +172,23 @@ static int act_convert(const struct cli_verb *verb, int argc, char **argv) {
     cli_progress(NULL);
     if (!strcmp(layers.info.format, "safetensors") && has_config(layers.path) && !has_config(out))
         cli_note("%s: what it means stands in a config.json, which its folder lacks: copy that of %s", out, layers.path);
-    print_result(&layers, out, type, convert.dtype, &progress, json);
+    print_result(&layers, out, type, convert.dtype, &progress);
     cli_checkpoint_close(&layers);
     return CLI_OK;
 }
 
 const struct cli_verb cli_verb_convert = {
     "convert",
-    "convert IN OUT --type f32|f16|bf16 [options]",
+    "convert IN OUT --type NAME [options]",
     "Writes a checkpoint whose feed-forward weights have another type or layout. Everything else stays byte for byte:\n"
     "other tensors, biases, metadata. Also called as 'swiglu quantize'.",
-    "Block formats are decoded exactly; f16 and bf16 are rounded once, to nearest even; a weight that has the type\n"
-    "already keeps its bits. A finite value that the type cannot hold is an error. Blocks that are left out keep\n"
-    "theirs. OUT appears whole or not at all, and may be IN. A file that is replaced passes on its mode; a symbolic\n"
-    "link is replaced, not followed. A safetensors folder becomes one file, beside which config.json belongs.",
+    "Types are f32, f16, bf16 and, in GGUF, the block formats that 'swiglu cpu' lists. Weights are decoded exactly, then\n"
+    "rounded once or encoded: blocks of 32 as other tools do, K formats for a small squared error, in rows that are\n"
+    "multiples of 256. The error of each weight is printed: the root of its squared errors by that of its squares, and\n"
+    "the largest. A weight that has the type already keeps its bits. A value that the type cannot hold is an error.\n"
+    "Blocks that are left out keep theirs. OUT appears whole or not at all, and may be IN. A file that is replaced\n"
+    "passes on its mode; a symbolic link is replaced, not followed. A safetensors folder becomes one file, beside which\n"
+    "config.json belongs.",
     options,
     act_convert,
 };

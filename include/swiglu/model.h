@@ -114,21 +114,33 @@ enum swiglu_format { SWIGLU_FORMAT_KEEP = 0, SWIGLU_FORMAT_GGUF = 1, SWIGLU_FORM
 enum swiglu_repack { SWIGLU_REPACK_KEEP = 0, SWIGLU_REPACK_SEPARATE = 1, SWIGLU_REPACK_GATE_UP = 2 };
 #define SWIGLU_DTYPE_KEEP (-1)
 
+struct swiglu_converted {
+    size_t struct_size;
+    const char *name;      /* of the tensor, as the input has it; until the call returns */
+    int from, to;          /* enum swiglu_dtype */
+    uint64_t n;            /* values */
+    double relative_error; /* root of the sum of squared errors by that of the squares of the values; finite ones only */
+    double largest_error;  /* largest |error| */
+};
+
 struct swiglu_convert_options {
     size_t struct_size;
-    int dtype;  /* of the weights: SWIGLU_F32, SWIGLU_F16, SWIGLU_BF16 or SWIGLU_DTYPE_KEEP */
+    int dtype;  /* of the weights: enum swiglu_dtype (block formats in GGUF only) or SWIGLU_DTYPE_KEEP */
     int repack; /* enum swiglu_repack: how gate and up are stored; biases follow their weights */
     int format; /* enum swiglu_format; another than the input's is E_UNSUPPORTED, since the names differ */
     int (*progress)(void *ctx, uint64_t done, uint64_t total); /* bytes of tensors written; nonzero cancels */
     void *progress_ctx;
+    /* what became of a weight whose type changes, once it is written; progress_ctx is its ctx, too */
+    void (*converted)(void *ctx, const struct swiglu_converted *tensor);
 };
 
 /* what     writes a checkpoint whose gate, up and down weights of every usable block have another type or layout; all
- *          other tensors and the metadata byte for byte. Block formats are decoded exactly, f16 and bf16 rounded once as
+ *          other tensors and the metadata byte for byte. Block formats are decoded exactly, then all types are encoded as
  *          by swiglu_encode; a tensor that has the type already keeps its bits
  * memory   row blocks, a few MiB, beside the header     threads  any
- * errors   E_UNSUPPORTED (nothing to convert; a finite value that the type cannot hold; a layout that the family has no
- *          name for), E_ARGUMENT, E_OPEN, E_READ, E_WRITE, E_MEMORY, E_CANCELLED: out_path is then what it was, unless
+ * errors   E_UNSUPPORTED (nothing to convert; a value that the type cannot hold; rows that are no whole blocks; a layout
+ *          that the family has no name for), E_ARGUMENT, E_OPEN, E_READ, E_WRITE, E_MEMORY, E_CANCELLED: out_path is then
+ *          what it was, unless
  *          the text says that only its folder could not be synced. The new file is complete before it gets its name;
  *          out_path may be the input. A regular file that is replaced passes on its mode, a symbolic link is replaced.
  *          While it runs, OUT_PATH.swiglu-PID-N.tmp exists; those of writers that died are removed at the next call

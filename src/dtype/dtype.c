@@ -10,8 +10,8 @@ static const struct swiglu_dtype_row rows[] = {
 #define F16_AT(byte) {.n_f16 = 1, .at = {byte}}
 #define F16S_AT(byte, byte2) {.n_f16 = 2, .at = {byte, byte2}}
 #define E8M0_AT(byte) {.n_e8m0 = 1, .at = {byte}}
-#define DTYPE(NAME, text, elems, bytes, scales, name) \
-    {SWIGLU_##NAME, text, elems, bytes, scales, swiglu_decode_##name, swiglu_encode_##name},
+#define DTYPE(NAME, text, elems, bytes, file_type, scales, name) \
+    {SWIGLU_##NAME, text, elems, bytes, file_type, scales, swiglu_decode_##name, swiglu_encode_##name},
 #include "dtype/dtype.def"
 #undef DTYPE
 };

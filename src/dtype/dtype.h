@@ -9,6 +9,7 @@ struct swiglu_dtype_row {
     int dtype;
     const char *name;
     size_t block_elems, block_bytes;
+    uint32_t file_type; /* general.file_type of GGUF */
     struct swiglu_scales scales;
     void (*decode)(const void *src, size_t n_blocks, float *dst);
     void (*encode)(const float *src, size_t n_blocks, void *dst);

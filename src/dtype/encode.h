@@ -6,7 +6,8 @@
 
 #include <stddef.h>
 
-#define DTYPE(NAME, text, elems, bytes, scales, name) void swiglu_encode_##name(const float *src, size_t n_blocks, void *dst);
+#define DTYPE(NAME, text, elems, bytes, file_type, scales, name) \
+    void swiglu_encode_##name(const float *src, size_t n_blocks, void *dst);
 #include "dtype/dtype.def"
 #undef DTYPE
 

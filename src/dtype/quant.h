@@ -5,7 +5,8 @@
 
 #include <stddef.h>
 
-#define DTYPE(NAME, text, elems, bytes, scales, name) void swiglu_decode_##name(const void *src, size_t n_blocks, float *dst);
+#define DTYPE(NAME, text, elems, bytes, file_type, scales, name) \
+    void swiglu_decode_##name(const void *src, size_t n_blocks, float *dst);
 #include "dtype/dtype.def"
 #undef DTYPE
 

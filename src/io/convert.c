@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* swiglu_model_convert: what becomes of each tensor (convert_plan.c), the header (write_*.c), the data in blocks. */
-#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "dtype/dtype.h"
 #include "io/convert_plan.h"
-
-typedef unsigned long long ull;
+#include "io/retype.h"
 
 enum { CHUNK_ELEMS = 1 << 18 }; /* a multiple of every block length */
 
@@ -17,8 +15,8 @@ struct convert_stream {
     struct swiglu_writer *w;
     struct swiglu_error *error;
     uint64_t done, total; /* bytes of tensors */
-    float *values;        /* CHUNK_ELEMS each */
-    void *in, *out;
+    float *values;        /* 2 CHUNK_ELEMS */
+    void *in, *out;       /* CHUNK_ELEMS of 4 bytes */
 };
 
 static enum swiglu_status stream_progress(const struct convert_stream *s) {
@@ -46,54 +44,31 @@ static enum swiglu_status stream_copy(struct convert_stream *s, const struct swi
     return SWIGLU_OK;
 }
 
-/* Rounding must not turn a finite weight into an infinity: that is another model, not a rounded one. `at`: where the n
- * values begin in the tensor. */
-static enum swiglu_status stream_check_range(const struct convert_stream *s, size_t tensor, int type, uint64_t at,
-                                             size_t n) {
-    const struct swiglu_catalog *catalog = swiglu_model_catalog(s->c->model);
-    const struct swiglu_tensor *t = &catalog->tensors[tensor];
-    const struct swiglu_dtype_row *from = swiglu_dtype_find((int)t->type);
-    const uint16_t infinity = type == SWIGLU_F16 ? 0x7C00 : 0x7F80, *word = s->out;
-    for (size_t i = 0; i < n; i++) {
-        if ((word[i] & 0x7FFF) != infinity || !isfinite(s->values[i])) continue;
-        return swiglu_catalog_fail(catalog, t->file, s->error, SWIGLU_E_UNSUPPORTED,
-                                   t->offset + at + i / from->block_elems * from->block_bytes,
-                                   "tensor %.80s value %llu: %.9g is beyond the range of %s",
-                                   swiglu_names_at(&catalog->names, tensor),
-                                   (ull)(at / from->block_bytes * from->block_elems + i), (double)s->values[i],
-                                   swiglu_dtype_find(type)->name);
-    }
-    return SWIGLU_OK;
-}
-
 static enum swiglu_status stream_piece(struct convert_stream *s, const struct swiglu_piece *p, int type) {
     struct swiglu_tensor_info t = {.struct_size = sizeof t};
     TRY(swiglu_model_tensor(s->c->model, p->tensor, &t));
     if (t.dtype == type) return stream_copy(s, p);
-    const struct swiglu_dtype_row *from = swiglu_dtype_find(t.dtype);
+    const struct swiglu_dtype_row *from = swiglu_dtype_find(t.dtype), *to = swiglu_dtype_find(type);
     const size_t chunk = CHUNK_ELEMS / from->block_elems * from->block_bytes;
+    struct swiglu_retype r = {.model = s->c->model, .tensor = p->tensor, .from = t.dtype, .to = type,
+                              .values = s->values, .back = s->values + CHUNK_ELEMS};
     for (uint64_t at = 0; at < p->bytes;) {
         const size_t n_bytes = p->bytes - at < chunk ? (size_t)(p->bytes - at) : chunk;
         const size_t n = n_bytes / from->block_bytes * from->block_elems;
         TRY(swiglu_model_read(s->c->model, p->tensor, p->from + at, s->in, n_bytes, s->error));
-        TRY(swiglu_decode(t.dtype, s->in, n, s->values));
-        if (type == SWIGLU_F32) {
-            TRY(stream_put(s, s->values, n * sizeof *s->values));
-        } else {
-            TRY(swiglu_encode(type, s->values, n, s->out));
-            TRY(stream_check_range(s, p->tensor, type, p->from + at, n));
-            TRY(stream_put(s, s->out, n * swiglu_float_bytes(type)));
-        }
+        TRY(swiglu_retype_chunk(&r, p->from + at, s->in, n, s->out, s->error));
+        TRY(stream_put(s, s->out, n / to->block_elems * to->block_bytes));
         at += n_bytes;
     }
+    swiglu_retype_report(&r, &s->c->options);
     return SWIGLU_OK;
 }
 
 static enum swiglu_status convert_data(struct convert_stream *s) {
     struct swiglu_error *error = s->error;
-    s->values = swiglu_alloc_array(CHUNK_ELEMS, sizeof *s->values);
+    s->values = swiglu_alloc_array(2 * CHUNK_ELEMS, sizeof *s->values);
     s->in = swiglu_alloc_array(CHUNK_ELEMS, sizeof(float));
-    s->out = swiglu_alloc_array(CHUNK_ELEMS, sizeof(uint16_t));
+    s->out = swiglu_alloc_array(CHUNK_ELEMS, sizeof(float));
     REQUIRE(s->values && s->in && s->out, SWIGLU_E_MEMORY, "%s: out of memory", s->w->shown);
     for (size_t i = 0; i < s->c->n; i++) {
         const struct swiglu_output *o = &s->c->at[i];
@@ -147,8 +122,6 @@ static enum swiglu_status convert_write(struct swiglu_conversion *c, struct swig
 static enum swiglu_status convert_check(const struct swiglu_convert_options *o, struct swiglu_error *error) {
     REQUIRE(o->dtype == SWIGLU_DTYPE_KEEP || swiglu_dtype_find(o->dtype), SWIGLU_E_ARGUMENT, "options.dtype %d",
             o->dtype);
-    REQUIRE(o->dtype == SWIGLU_DTYPE_KEEP || swiglu_dtype_is_float(o->dtype), SWIGLU_E_UNSUPPORTED,
-            "options.dtype %s: f32, f16 and bf16 can be written", swiglu_dtype_find(o->dtype)->name);
     REQUIRE(o->repack >= SWIGLU_REPACK_KEEP && o->repack <= SWIGLU_REPACK_GATE_UP, SWIGLU_E_ARGUMENT,
             "options.repack %d", o->repack);
     REQUIRE(o->format >= SWIGLU_FORMAT_KEEP && o->format <= SWIGLU_FORMAT_SAFETENSORS, SWIGLU_E_ARGUMENT,

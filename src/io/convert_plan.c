@@ -63,9 +63,16 @@ static enum swiglu_status plan_retype(struct swiglu_conversion *c, long tensor, 
     struct swiglu_output *o = plan_slot(c, tensor);
     if (o->type == dtype) return SWIGLU_OK;
     o->type = dtype;
-    if (SW_MUL(o->elems, (uint64_t)swiglu_float_bytes(dtype), &o->bytes))
-        return plan_refuse(c, tensor, error, "%llu values of %s overflow 64 bits", (unsigned long long)o->elems,
-                           swiglu_dtype_find(dtype)->name);
+    const struct swiglu_dtype_row *row = swiglu_dtype_find(dtype);
+    const struct swiglu_tensor_info t = plan_tensor(c, (size_t)tensor);
+    const uint64_t cols = t.dims[t.n_dims - 1];
+    if (row->block_elems > 1 && !plan_is_gguf(c))
+        return plan_refuse(c, tensor, error, "safetensors has no %s; block formats are stored in GGUF", row->name);
+    if (cols % row->block_elems)
+        return plan_refuse(c, tensor, error, "rows of %llu values; %s needs a multiple of %zu", (unsigned long long)cols,
+                           row->name, row->block_elems);
+    if (SW_MUL(o->elems / row->block_elems, (uint64_t)row->block_bytes, &o->bytes))
+        return plan_refuse(c, tensor, error, "%llu values of %s overflow 64 bits", (unsigned long long)o->elems, row->name);
     return SWIGLU_OK;
 }
 

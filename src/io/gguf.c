@@ -8,7 +8,7 @@
 #include "io/gguf_parse.h"
 
 static const struct swiglu_gguf_type gguf_types[] = {
-#define DTYPE(NAME, text, elems, bytes, scales, name) {SWIGLU_##NAME, #NAME, elems, bytes},
+#define DTYPE(NAME, text, elems, bytes, file_type, scales, name) {SWIGLU_##NAME, #NAME, elems, bytes},
 #include "dtype/dtype.def"
 #undef DTYPE
 #define TYPE(number, name, elems, bytes) {number, name, elems, bytes},

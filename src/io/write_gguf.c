@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/checked.h"
+#include "dtype/dtype.h"
 #include "io/convert.h"
 
 enum { COPY_BYTES = 1 << 16, COUNTS_AT = 8, METADATA_AT = 24 };
@@ -74,19 +75,14 @@ static enum swiglu_status list_build(struct gguf_list *list, struct swiglu_conve
     return SWIGLU_OK;
 }
 
-/* general.file_type for the type of most weights, or the old value where that is another type than f32, f16, bf16. */
+/* general.file_type: that of the new type where most values have it now, else the old value. */
 static uint32_t file_type(const struct swiglu_conversion *c, uint32_t old) {
-    static const struct { int dtype; uint32_t value; } known[] = {{SWIGLU_F32, 0}, {SWIGLU_F16, 1}, {SWIGLU_BF16, 32}};
-    enum { N = sizeof known / sizeof known[0] };
-    uint64_t all = 0, of[N] = {0};
+    uint64_t all = 0, of_type = 0;
     for (size_t i = 0; i < c->n; i++) {
         all += c->at[i].elems;
-        for (int k = 0; k < N; k++)
-            if (c->at[i].type == known[k].dtype) of[k] += c->at[i].elems;
+        if (c->at[i].type == c->options.dtype) of_type += c->at[i].elems;
     }
-    for (int k = 0; k < N; k++)
-        if (of[k] > all / 2) return known[k].value;
-    return old;
+    return of_type > all / 2 ? swiglu_dtype_find(c->options.dtype)->file_type : old;
 }
 
 static enum swiglu_status copy_range(struct swiglu_writer *w, const struct swiglu_file *file, uint64_t from,

@@ -46,7 +46,7 @@ def test_types(tmp_path, source, kind):
     out = tmp_path / "out.gguf"
     said = convert(model, out, "--type", kind)
     n = 0 if source == kind else 6
-    assert said.startswith(f"{out}: {n} weights to {kind}, {13 - n} tensors with their bits, ")
+    assert said.splitlines()[-1].startswith(f"{out}: {n} weights to {kind}, {13 - n} tensors with their bits, ")
     assert_converted(model, out, kind)
 
 
@@ -142,6 +142,84 @@ def test_a_value_beyond_the_type_is_an_error(tmp_path):
     model = write(tmp_path / "in.gguf", weights=weights)
     convert(model, tmp_path / "out.gguf", "--type", "f16")
     assert np.isinf(np.frombuffer(tensors(tmp_path / "out.gguf")["blk.0.ffn_gate.weight"][2], np.float16)).sum() == 1
+
+
+# ---- block formats ----
+
+BLOCKS_OF_32 = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4"]
+K_FORMATS = ["q2_k", "q3_k", "q4_k", "q5_k", "q6_k"]
+
+
+@pytest.mark.parametrize("source", ["f32", "q8_0", "bf16"])
+@pytest.mark.parametrize("kind", BLOCKS_OF_32 + K_FORMATS)
+def test_block_formats(tmp_path, kind, source):
+    """What the file holds, by the package gguf, and the errors that are told."""
+    model = write(tmp_path / "in.gguf", source, d=256, ff=512, file_type=1)
+    out = tmp_path / "out.gguf"
+    *told, last = map(json.loads, convert(model, out, "--type", kind, "--json").splitlines())
+    before, after = tensors(model), tensors(out)
+    assert list(before) == list(after) and last["converted"] == len(told) == (0 if kind == source else 6)
+    errors = {t["tensor"]: t for t in told}
+    for name, (was, shape, data) in before.items():
+        if not is_weight(name) or kind == source:
+            assert after[name] == (was, shape, data), name
+            continue
+        qtype = gguf.GGMLQuantizationType[kind.upper()]
+        assert after[name][:2] == (qtype, shape), name
+        exact, got = values(before[name]), values(after[name])
+        if kind in BLOCKS_OF_32:
+            assert after[name][2] == gguf.quants.quantize(exact, qtype).tobytes(), name
+        off = (got - exact).astype(np.float64)
+        relative = np.sqrt((off**2).sum() / (exact.astype(np.float64) ** 2).sum())
+        assert errors[name]["relative_error"] == pytest.approx(relative, rel=1e-6)
+        assert errors[name]["largest_error"] == pytest.approx(np.abs(off).max(), rel=1e-6)
+    written = gguf.GGUFReader(out).fields["general.file_type"].contents()
+    small = "_S" if kind in ("q3_k", "q4_k", "q5_k") else ""
+    assert written == gguf.LlamaFileType[{"mxfp4": "MOSTLY_MXFP4_MOE"}.get(kind, f"MOSTLY_{kind.upper()}{small}")]
+
+
+def test_errors_are_printed(tmp_path):
+    model = write(tmp_path / "in.gguf")
+    head, *rows, _ = convert(model, tmp_path / "out.gguf", "--type", "q4_0").splitlines()
+    assert head.split() == ["weight", "from", "to", "relative", "error", "largest", "error"]
+    assert [r.split()[:3] for r in rows] == [[n, "f32", "q4_0"] for n in tensors(model) if is_weight(n)]
+    assert all(0.05 < float(r.split()[3]) < 0.15 for r in rows)
+
+
+def test_rows_that_are_no_whole_blocks(tmp_path):
+    model = write(tmp_path / "in.gguf", d=256, ff=320)
+    error = fails("convert", model, tmp_path / "out.gguf", "--type", "q4_k", saying="blk.0.ffn_down.weight")
+    assert "rows of 320 values; q4_k needs a multiple of 256" in error
+    assert os.listdir(tmp_path) == ["in.gguf"]
+    convert(model, tmp_path / "out.gguf", "--type", "q8_0")
+
+
+@pytest.mark.parametrize("kind", ["q8_0", "mxfp4", "q6_k"])
+@pytest.mark.parametrize("value, why", [(np.nan, "nan cannot be stored in"), (-np.inf, "-inf cannot be stored in"),
+                                        (3e38, "is beyond the range of")])
+def test_values_that_blocks_cannot_hold(tmp_path, kind, value, why):
+    bad = np.zeros((512, 256), np.float32)
+    bad[3, 7] = value
+    model = write(tmp_path / "in.gguf", d=256, ff=512, weights=lambda layer, name, rows, cols: bad.reshape(rows, cols))
+    if kind == "mxfp4" and value == 3e38:  # its scales reach 2^127
+        convert(model, tmp_path / "out.gguf", "--type", kind)
+        return
+    error = fails("convert", model, tmp_path / "out.gguf", "--type", kind, saying=f"{why} {kind}")
+    at = next(t for t in gguf.GGUFReader(model).tensors if t.name == "blk.0.ffn_gate.weight").data_offset
+    assert "blk.0.ffn_gate.weight" in error
+    if value != 3e38:  # else the first value of its block may be the one that is named
+        assert f"value {3 * 256 + 7}:" in error and f"(at byte {at + 4 * (3 * 256 + 7)})" in error
+    assert os.listdir(tmp_path) == ["in.gguf"]
+
+
+def test_blocks_and_layouts(tmp_path):
+    """Packed and apart give the same blocks."""
+    apart = write(tmp_path / "in.gguf", architecture="phi3", d=256, ff=256)
+    convert(apart, tmp_path / "packed.gguf", "--layout", "gate_up", "--type", "q5_k")
+    convert(tmp_path / "packed.gguf", tmp_path / "back.gguf", "--layout", "separate")
+    convert(apart, tmp_path / "direct.gguf", "--type", "q5_k")
+    back, direct = tensors(tmp_path / "back.gguf"), tensors(tmp_path / "direct.gguf")
+    assert all(back[name] == direct[name] for name in direct)
 
 
 # ---- layouts ----
@@ -246,7 +324,9 @@ def test_nothing_to_convert(tmp_path):
 
 @pytest.mark.parametrize("options, saying", [
     ([], "IN and OUT"), (["in"], "IN and OUT"), (["in", "out"], "--type or --layout"),
-    (["in", "out", "--type", "q4_0"], "one of f32, f16, bf16"), (["in", "out", "--layout", "up_gate"], "separate, gate_up"),
+    (["in", "out", "--type", "q4"], "one of f32, f16, bf16, q4_0, "), (["in", "out", "Q4_K_M"], "--type q4_k"),
+    (["in", "out", "Q8_0"], "--type q8_0"), (["in", "out", "q8"], "unexpected operand q8"),
+    (["in", "out", "--layout", "up_gate"], "separate, gate_up"),
     (["in", "out", "more", "--type", "f16"], "unexpected operand more"), (["gone", "out", "--type", "f16"], "cannot open"),
 ])
 def test_usage(tmp_path, options, saying):
@@ -255,7 +335,10 @@ def test_usage(tmp_path, options, saying):
 
 def test_alias_and_json(tmp_path):
     model = write(tmp_path / "in.gguf")
-    said = json.loads(ok("quantize", model, tmp_path / "out.gguf", "--type", "bf16", "--json"))
+    *weights, said = map(json.loads, ok("quantize", model, tmp_path / "out.gguf", "--type", "bf16", "--json").splitlines())
+    assert [w["tensor"] for w in weights] == [n for n in tensors(model) if is_weight(n)]
+    assert all((w["from"], w["to"], w["values"]) == ("f32", "bf16", D * FF) for w in weights)
+    assert all(0 < w["relative_error"] <= 2**-9 for w in weights)
     total = sum(len(t[2]) for t in tensors(tmp_path / "out.gguf").values())
     assert said == {"file": str(tmp_path / "out.gguf"), "type": "bf16", "converted": 6, "kept": 7, "tensor_bytes": total}
 

@@ -134,6 +134,12 @@ def test_formats_do_not_cross(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["in", "in.gguf"]
 
 
+def test_block_formats_need_gguf(tmp_path):
+    model = folder(tmp_path / "in", LLAMA, llama())
+    line = fails("convert", model, tmp_path / "out.safetensors", "--type", "q8_0", saying="safetensors has no q8_0")
+    assert "mlp." in line and os.listdir(tmp_path) == ["in"]
+
+
 def test_over_itself_and_without_an_end(tmp_path):
     model = folder(tmp_path / "in", LLAMA, llama())
     ok("convert", model, tmp_path / "in" / "plain", "--type", "f16")
