@@ -3,6 +3,7 @@
 
 #include "base/half.h"
 #include "dtype/encode.h"
+#include "dtype/part.h"
 #include "dtype/quant.h"
 
 static const struct swiglu_dtype_row rows[] = {
@@ -10,8 +11,11 @@ static const struct swiglu_dtype_row rows[] = {
 #define F16_AT(byte) {.n_f16 = 1, .at = {byte}}
 #define F16S_AT(byte, byte2) {.n_f16 = 2, .at = {byte, byte2}}
 #define E8M0_AT(byte) {.n_e8m0 = 1, .at = {byte}}
+#define swiglu_part_f32 NULL
+#define swiglu_part_f16 NULL
+#define swiglu_part_bf16 NULL
 #define DTYPE(NAME, text, elems, bytes, file_type, scales, name) \
-    {SWIGLU_##NAME, text, elems, bytes, file_type, scales, swiglu_decode_##name, swiglu_encode_##name},
+    {SWIGLU_##NAME, text, elems, bytes, file_type, scales, swiglu_decode_##name, swiglu_encode_##name, swiglu_part_##name},
 #include "dtype/dtype.def"
 #undef DTYPE
 };

@@ -4,6 +4,7 @@
 #define SWIGLU_DTYPE_H
 
 #include "base/status.h"
+#include "dtype/part.h"
 
 struct swiglu_dtype_row {
     int dtype;
@@ -13,6 +14,7 @@ struct swiglu_dtype_row {
     struct swiglu_scales scales;
     void (*decode)(const void *src, size_t n_blocks, float *dst);
     void (*encode)(const float *src, size_t n_blocks, void *dst);
+    swiglu_part_fn *part; /* NULL for floats */
 };
 
 const struct swiglu_dtype_row *swiglu_dtype_find(int dtype); /* NULL: none that can be evaluated */

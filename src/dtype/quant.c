@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "dtype/part.h"
 
 void swiglu_decode_f32(const void *src, size_t n_blocks, float *dst) { memcpy(dst, src, n_blocks * sizeof *dst); }
 
@@ -16,74 +17,77 @@ void swiglu_decode_bf16(const void *src, size_t n_blocks, float *dst) {
 }
 
 /*
- * The block formats. Each decoder is written in the order of operations of the format's definition, one rounding per
- * operation: a product of scales first, then times the integer, then minus or plus the offset. Any other grouping would
- * differ in the last bit. 4-bit formats hold element i in the low and element i + half in the high nibble of byte i.
+ * The block formats of 32. 4-bit formats hold element i in the low and element i + 16 in the high nibble of byte i.
  */
 
 typedef unsigned char byte;
 
 static float scale_at(const byte *p) { return swiglu_f16_widen(swiglu_le16(p)); }
 
-/* Both nibbles of 16 bytes, with a fifth bit per element from `high`, as integers 0..31. */
-static void unpack_32(const byte *low, uint32_t high, int q[32]) {
+/* Both nibbles of 16 bytes, with a fifth bit per element from `high`, as integers 0..31 less zero. */
+static void unpack(const byte *low, uint32_t high, int zero, int8_t *q) {
     for (int i = 0; i < 16; i++) {
-        q[i] = (low[i] & 15) | (int)(high >> i & 1) << 4;
-        q[i + 16] = low[i] >> 4 | (int)(high >> (i + 16) & 1) << 4;
+        q[i] = (int8_t)(((low[i] & 15) | (int)(high >> i & 1) << 4) - zero);
+        q[i + 16] = (int8_t)((low[i] >> 4 | (int)(high >> (i + 16) & 1) << 4) - zero);
     }
 }
 
-/* Blocks of 32 with one f16 scale: y = d (q - zero). */
-static void decode_symmetric(const byte *low, uint32_t high, float d, int zero, float *dst) {
-    int q[32];
-    unpack_32(low, high, q);
-    for (int i = 0; i < 32; i++) dst[i] = d * (float)(q[i] - zero);
+/* One f16 scale, and where minimum is given an f16 minimum. */
+static void put_scales(struct swiglu_quant_part *p, const byte *scale, const byte *minimum) {
+    p->kind = minimum ? SWIGLU_QUANT_MINIMUM : SWIGLU_QUANT_SYMMETRIC;
+    p->a = scale_at(scale);
+    if (minimum) p->b = scale_at(minimum);
 }
 
-/* Blocks of 32 with f16 scale and minimum: y = d q + m. */
-static void decode_affine(const byte *low, uint32_t high, float d, float m, float *dst) {
-    int q[32];
-    unpack_32(low, high, q);
-    for (int i = 0; i < 32; i++) dst[i] = d * (float)q[i] + m;
+void swiglu_part_q4_0(const byte *block, unsigned part, struct swiglu_quant_part *p) {
+    (void)part;
+    put_scales(p, block, NULL);
+    unpack(block + 2, 0, 8, p->q);
+}
+SWIGLU_DECODE_PARTS(q4_0, 18, 1)
+
+void swiglu_part_q4_1(const byte *block, unsigned part, struct swiglu_quant_part *p) {
+    (void)part;
+    put_scales(p, block, block + 2);
+    unpack(block + 4, 0, 0, p->q);
+}
+SWIGLU_DECODE_PARTS(q4_1, 20, 1)
+
+void swiglu_part_q5_0(const byte *block, unsigned part, struct swiglu_quant_part *p) {
+    (void)part;
+    put_scales(p, block, NULL);
+    unpack(block + 6, swiglu_le32(block + 2), 16, p->q);
+}
+SWIGLU_DECODE_PARTS(q5_0, 22, 1)
+
+void swiglu_part_q5_1(const byte *block, unsigned part, struct swiglu_quant_part *p) {
+    (void)part;
+    put_scales(p, block, block + 2);
+    unpack(block + 8, swiglu_le32(block + 4), 0, p->q);
+}
+SWIGLU_DECODE_PARTS(q5_1, 24, 1)
+
+void swiglu_part_q8_0(const byte *block, unsigned part, struct swiglu_quant_part *p) {
+    (void)part;
+    put_scales(p, block, NULL);
+    memcpy(p->q, block + 2, sizeof p->q);
+}
+SWIGLU_DECODE_PARTS(q8_0, 34, 1)
+
+/* An E8M0 exponent e stands for 2^(e - 127); the E2M1 values are kept doubled, so half of it is what they multiply.
+ * 255, which the OCP text calls NaN, is 2^127 here as in the format's other readers. */
+static float e8m0_half(byte e) {
+    return swiglu_f32_from_bits(e < 2 ? (uint32_t)0x00200000 << e : (uint32_t)(e - 1) << 23);
 }
 
-void swiglu_decode_q4_0(const void *src, size_t n_blocks, float *dst) {
-    const byte *b = src;
-    for (; n_blocks--; b += 18, dst += 32) decode_symmetric(b + 2, 0, scale_at(b), 8, dst);
-}
-
-void swiglu_decode_q4_1(const void *src, size_t n_blocks, float *dst) {
-    const byte *b = src;
-    for (; n_blocks--; b += 20, dst += 32) decode_affine(b + 4, 0, scale_at(b), scale_at(b + 2), dst);
-}
-
-void swiglu_decode_q5_0(const void *src, size_t n_blocks, float *dst) {
-    const byte *b = src;
-    for (; n_blocks--; b += 22, dst += 32) decode_symmetric(b + 6, swiglu_le32(b + 2), scale_at(b), 16, dst);
-}
-
-void swiglu_decode_q5_1(const void *src, size_t n_blocks, float *dst) {
-    const byte *b = src;
-    for (; n_blocks--; b += 24, dst += 32)
-        decode_affine(b + 8, swiglu_le32(b + 4), scale_at(b), scale_at(b + 2), dst);
-}
-
-void swiglu_decode_q8_0(const void *src, size_t n_blocks, float *dst) {
-    const byte *b = src;
-    for (; n_blocks--; b += 34, dst += 32) {
-        const float d = scale_at(b);
-        for (int i = 0; i < 32; i++) dst[i] = d * (float)(int8_t)b[2 + i];
+void swiglu_part_mxfp4(const byte *block, unsigned part, struct swiglu_quant_part *p) {
+    static const int8_t value[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    (void)part;
+    p->kind = SWIGLU_QUANT_SYMMETRIC;
+    p->a = e8m0_half(block[0]);
+    for (int i = 0; i < 16; i++) {
+        p->q[i] = value[block[1 + i] & 15];
+        p->q[i + 16] = value[block[1 + i] >> 4];
     }
 }
-
-void swiglu_decode_mxfp4(const void *src, size_t n_blocks, float *dst) {
-    static const signed char value[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-    const byte *b = src;
-    for (; n_blocks--; b += 17, dst += 32) {
-        const float d = swiglu_e8m0_half(b[0]);
-        for (int i = 0; i < 16; i++) {
-            dst[i] = d * (float)value[b[1 + i] & 15];
-            dst[i + 16] = d * (float)value[b[1 + i] >> 4];
-        }
-    }
-}
+SWIGLU_DECODE_PARTS(mxfp4, 17, 1)
