@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory of large results: reused once nobody holds the result, and never before."""
 
+import concurrent.futures
 import gc
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,15 +25,52 @@ def large(dtype=torch.float32, n_bytes=LARGE):
     return results.empty(torch.empty(0), (n_bytes // dtype.itemsize // 4, 4), dtype)
 
 
-@pytest.mark.parametrize("hold", [lambda t: t, lambda t: t[5:], lambda t: t.t(), lambda t: t.detach(), lambda t: t.numpy()])
-def test_what_is_held_is_left_alone(hold):
+HOLDERS = {
+    "tensor": lambda t: t,
+    "slice": lambda t: t[5:],
+    "transposed": lambda t: t.t(),
+    "detached": lambda t: t.detach(),
+    "parameter": lambda t: torch.nn.Parameter(t),
+    "storage": lambda t: t.untyped_storage(),
+    "numpy": lambda t: t.numpy(),
+    "numpy slice": lambda t: t.numpy()[3:, :2],
+    "buffer": lambda t: memoryview(t.numpy()),
+    "dlpack": lambda t: t.__dlpack__(),
+    "saved for backward": lambda t: (t * torch.ones(1, requires_grad=True)).grad_fn,
+}
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+def test_what_is_held_is_left_alone(name):
     first = large()
-    address, held = first.data_ptr(), hold(first)
+    address, held = first.data_ptr(), HOLDERS[name](first)
     del first
     assert large().data_ptr() != address
     del held
     gc.collect()
     assert large().data_ptr() == address
+
+
+def test_live_results_never_share_memory():
+    """Held in every way in which a program holds its results: names, lists, arguments, closures, other threads."""
+
+    def as_argument(t):
+        return t.data_ptr() not in {large().data_ptr() for _ in range(3)}
+
+    tensor = large()
+    assert as_argument(tensor) and as_argument(large()) and (lambda: as_argument(tensor))()
+    many = [large() for _ in range(8)]
+    assert len({t.data_ptr() for t in (*many, tensor)}) == 9
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        for _ in range(20):
+            held = list(threads.map(lambda _: large(), range(8)))
+            assert len({t.data_ptr() for t in held}) == 8
+
+
+def test_nothing_counts_references():
+    """A count that means "free" on one version of Python means "held" on another."""
+    package = Path(swiglu.torch.__file__).parents[1]
+    assert not [path.name for path in package.rglob("*.py") if "getrefcount" in path.read_text()]
 
 
 def test_large_results_start_on_a_huge_page():
@@ -46,7 +85,7 @@ def test_dtypes_share_memory():
 
 def test_a_bounded_amount_is_kept():
     tensors = [large(n_bytes=LARGE + 64 * i) for i in range(12)]  # 384 MB
-    assert sum(a.nbytes for a in results._kept._arrays) <= results._MOST_KEPT
+    assert sum(a.nbytes for a, _ in results._kept._arrays) <= results._MOST_KEPT
     for i, tensor in enumerate(tensors):
         tensor.view(-1)[0] = i
     assert [t.view(-1)[0].item() for t in tensors] == list(range(12))

@@ -6,9 +6,10 @@ reuse."""
 from __future__ import annotations
 
 import os
-import sys
 import threading
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,25 +21,30 @@ _MOST_KEPT = 256 << 20
 
 
 class _Kept:
-    """Memory of results, kept when the result is gone."""
+    """Memory of results, kept when the result is gone. A result is made from a view of its own, and its memory is free once
+    nothing holds that view: a weak reference tells, on every Python. (Counts of references would not: what the interpreter
+    itself holds differs between versions.)"""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._arrays: list[np.ndarray] = []
+        self._arrays: list[tuple[np.ndarray, Callable[[], Any]]] = []  # memory, its last view or None
 
     def take(self, n_bytes: int) -> np.ndarray:
-        """n_bytes that no tensor uses, for a tensor: from_numpy holds a reference as long as any view of it lives."""
+        """n_bytes that no tensor uses, for a tensor: from_numpy holds the array as long as any view of the tensor lives."""
         with self._lock:
-            for i in range(len(self._arrays)):
-                array = self._arrays[i]
-                if array.nbytes == n_bytes and sys.getrefcount(array) == 3:  # the list, `array`, the argument
-                    return array
+            view: np.ndarray
+            for i, (array, last) in enumerate(self._arrays):
+                if array.nbytes == n_bytes and last() is None:
+                    view = array.view()
+                    self._arrays[i] = array, weakref.ref(view)
+                    return view
             array = uninitialised(n_bytes)
+            view = array.view()
             if n_bytes <= _MOST_KEPT:
-                self._arrays.append(array)
-                while sum(a.nbytes for a in self._arrays) > _MOST_KEPT:
+                self._arrays.append((array, weakref.ref(view)))
+                while sum(a.nbytes for a, _ in self._arrays) > _MOST_KEPT:
                     del self._arrays[0]  # tensors keep what they use
-            return array
+            return view
 
     def release(self) -> None:
         with self._lock:
