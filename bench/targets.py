@@ -4,7 +4,8 @@
 
 targets.py [--tool build/swiglu] [--processes 3] [--only TEXT] [--json FILE]
 
-A target binds one thread of Zen 4 or Zen 5. Two threads are listed for comparison: their P and B are measured with two.
+First the peak of each level, which must grow with the level. A target binds one thread of Zen 4 or Zen 5. Two threads are
+listed for comparison: their P and B are measured with two.
 Run it on a quiet machine; the exit status never depends on a time."""
 
 import argparse
@@ -41,6 +42,22 @@ def commands():
             yield ["--mode", "train", "--policy", policy, "--shape", shape, "--tokens", "512", "--dtype", dtype]
 
 
+def levels(tool):
+    """The measured peaks of the levels that run here, the lowest first: one that does not grow is no peak."""
+    listed = [json.loads(line) for line in subprocess.run([tool, "cpu", "--json"], check=True, capture_output=True,
+                                                          text=True).stdout.splitlines()]
+    before = {}
+    for level in (entry["level"] for entry in listed if entry.get("can") and entry["compiled"] and entry["allowed"]):
+        peaks = {}
+        for dtype in ("f32", "bf16"):
+            cell = middle(tool, ["--isa", level, "--shape", "64,64", "--tokens", "16", "--dtype", dtype], 1)
+            peaks[dtype] = cell["peak_gflops"]
+        grows = all(peaks[dtype] > 0.95 * before.get(dtype, 0) for dtype in peaks)
+        print(f"peak {level:11} f32 {peaks['f32']:8.1f} bf16 {peaks['bf16']:8.1f} GFLOP/s  {'' if grows else 'does not grow'}",
+              flush=True)
+        before = peaks
+
+
 def middle(tool, command, processes):
     cells = []
     for _ in range(processes):
@@ -66,6 +83,8 @@ def main():
     parser.add_argument("--only", default="", help="cells whose command contains this")
     parser.add_argument("--json", type=Path, help="also append a JSON object a cell")
     args = parser.parse_args()
+    if not args.only:
+        levels(args.tool)
     for command in commands():
         if args.only not in " ".join(command):
             continue

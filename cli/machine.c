@@ -16,7 +16,7 @@ void cli_machine_open(struct cli_machine *machine, unsigned n_threads, uint64_t 
     struct swiglu_cpu_info cpu = {.struct_size = sizeof cpu};
     cli_require(swiglu_cpu_query(&cpu), NULL, "cpu");
     *machine = (struct cli_machine){.isa_mask = isa_mask & cli_level_limit(),
-                                    .n_threads = n_threads ? n_threads : cpu.n_cpus};
+                                    .n_threads = n_threads ? n_threads : cpu.n_cores};
     cli_require(swiglu_pool_create(machine->n_threads, &machine->pool), NULL, "threads");
     machine->runner = swiglu_pool_runner(machine->pool);
 }

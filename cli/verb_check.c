@@ -28,7 +28,7 @@ static const struct cli_option options[] = {
     {'t', "tokens", "N", "with FILE: rows of noise for the reference (default 8)"},
     {'c', "compute", "KIND", "with FILE: auto, f32 or bf16 (default auto)"},
     {'s', "seed", "S", "with FILE: of the noise (default 1)"},
-    {'n', "threads", "N", "with FILE: threads (default: the CPUs this process may use)"},
+    {'n', "threads", "N", "with FILE: threads (default: the cores this process may use)"},
     {'a', "activation", "NAME", "with FILE: override the activation of the file"},
     {'S', "strict", NULL, "with FILE: treat warnings as errors"},
     {'f', "scan", NULL, "with FILE: read every .safetensors file of a folder, not its index"},

@@ -12,7 +12,8 @@ static const struct cli_option options[] = {
 
 static void print_levels(const struct swiglu_cpu_info *cpu, uint64_t mask, int json) {
     if (!json)
-        printf("%u CPUs usable by this process\n\nlevel       runs here  in this build  allowed  why\n", cpu->n_cpus);
+        printf("%u CPUs on %u cores usable by this process\n\nlevel       runs here  in this build  allowed  why\n",
+               cpu->n_cpus, cpu->n_cores);
     struct swiglu_level_info level;
     for (unsigned i = 0; cli_level(i, &level); i++) {
         const int allowed = (mask & level.bit) != 0;

@@ -59,7 +59,7 @@ static const struct cli_option options[] = {
     {'o', "output", "Y.npy", "write y as f32; with several layers a folder that gets layer-000.npy and so on"},
     {'t', "tokens", "N", "rows of x where no input is given (default 128)"},
     {'c', "compute", "KIND", "auto, f32 or bf16 (default auto: bf16 for bf16 weights, f32 for all others)"},
-    {'n', "threads", "N", "threads (default: the CPUs this process may use); y is the same for any number"},
+    {'n', "threads", "N", "threads (default: the cores this process may use); y is the same for any number"},
     {'k', "check", NULL, "compare y with a double-precision reference and its error bound; exit 1 outside"},
     {'g', "digest", NULL, "print only the layer and the digest of y, without timing"},
     {'j', "json", NULL, "one JSON object a layer"},

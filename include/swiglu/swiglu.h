@@ -267,7 +267,7 @@ struct swiglu_runner {
 
 struct swiglu_pool;
 
-/* what     persistent threads that sleep when idle; n_threads = 0: the CPUs this process may use (affinity, cgroup
+/* what     persistent threads that sleep when idle; n_threads = 0: the cores this process may use (affinity, cgroup
  *          quota). The caller is one of them, so n_threads - 1 are started, at the first use.
  * memory   destroy joins them; NULL is fine     errors  E_ARGUMENT (> 1024), E_MEMORY
  * threads  one run at a time uses the pool: while it is busy, or in a forked child, run calls body on the caller alone
@@ -409,7 +409,8 @@ struct swiglu_cpu_info {
     size_t struct_size;
     uint64_t can;         /* levels this CPU and its OS can run, generic included */
     uint64_t compiled;    /* levels in this build */
-    unsigned n_cpus;      /* usable by this process: affinity and cgroup quota */
+    unsigned n_cpus;      /* usable by this process: its affinity within the quotas of its control groups, rounded down */
+    unsigned n_cores;     /* the same, CPUs that share a core counted once: the default number of threads */
 };
 /* errors   E_ARGUMENT     threads  any     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_cpu_query(struct swiglu_cpu_info *info);

@@ -214,8 +214,9 @@ static uint64_t compiled_levels(void) {
 }
 
 enum swiglu_status swiglu_cpu_query(struct swiglu_cpu_info *info) {
+    const struct swiglu_cpu_counts counts = swiglu_cpu_counts();
     struct swiglu_cpu_info full = {.struct_size = sizeof full, .can = swiglu_cpu_levels(), .compiled = compiled_levels(),
-                                   .n_cpus = swiglu_cpu_count()};
+                                   .n_cpus = counts.n_cpus, .n_cores = counts.n_cores};
     return swiglu_struct_out(info, &full, sizeof full);
 }
 

@@ -26,8 +26,14 @@ uint64_t swiglu_cpu_levels(void);
 /* "yes", or what is missing, for one bit of enum swiglu_isa. A static string. */
 const char *swiglu_cpu_why(uint64_t isa);
 
-/* CPUs this process may use: affinity mask within the cgroup's quota, at least 1. */
-unsigned swiglu_cpu_count(void);
+/* What this process may use: its affinity mask within the quotas of its control groups, each at least 1. */
+struct swiglu_cpu_counts { unsigned n_cpus, n_cores; };
+struct swiglu_cpu_counts swiglu_cpu_counts(void);
+
+/* The same for CPUs and files of a test. CPUs of one core count once in n_cores: they share its arithmetic. */
+enum { SWIGLU_CPU_SET_SIZE = 8192 }; /* as the kernel knows them at most */
+struct swiglu_cpu_set { unsigned long word[SWIGLU_CPU_SET_SIZE / (8 * sizeof(unsigned long))]; }; /* as cpu_set_t */
+struct swiglu_cpu_counts swiglu_cpu_counts_of(const char *root, const struct swiglu_cpu_set *allowed);
 
 /* The levels of a CPU with these features, and why it has one or not, so that a test can ask about CPUs that are not there. */
 uint64_t swiglu_levels_of(uint64_t features);

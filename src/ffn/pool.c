@@ -135,7 +135,7 @@ enum swiglu_status swiglu_pool_create(unsigned n_threads, struct swiglu_pool **p
     if (!pool) return SWIGLU_E_ARGUMENT;
     *pool = NULL;
     if (n_threads > MAX_THREADS) return SWIGLU_E_ARGUMENT;
-    if (n_threads == 0) n_threads = swiglu_cpu_count();
+    if (n_threads == 0) n_threads = swiglu_cpu_counts().n_cores;
     if (n_threads > MAX_THREADS) n_threads = MAX_THREADS;
     struct swiglu_pool *p = swiglu_alloc(sizeof *p + n_threads * sizeof p->threads[0]);
     if (!p) return SWIGLU_E_MEMORY;

@@ -40,10 +40,12 @@
 
 #define PEAK_ACCS 12
 #define PEAK_NAME KERN_FN(peak)
+#define PEAK_ONE 0x3F800000
 #define PEAK_DOT(acc, a, b) v_fma(a, b, acc)
 #include "kern/peak.tmpl.h"
 #if defined(V_DOT_PAIR)
 #define PEAK_NAME KERN_FN(peak_bf16)
+#define PEAK_ONE 0x3F803F80 /* a pair */
 #define PEAK_DOT(acc, a, b) V_DOT_PAIR(acc, a, b)
 #include "kern/peak.tmpl.h"
 #endif

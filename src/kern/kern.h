@@ -182,7 +182,8 @@ struct swiglu_kern {
     void (*pack_rows)(const struct swiglu_pack_args *args);
     void (*pack_cols)(const struct swiglu_pack_args *args);
     void (*turn)(const struct swiglu_turn_args *args);
-    /* rounds of peak_ops multiply-adds on registers, for measuring P; bf16 with the level's bf16 dot */
+    /* rounds of peak_ops operations on registers, for measuring P; bf16 with the level's bf16 dot. Returns the sum of all
+     * products, each of which is 1: half the operations. */
     float (*peak_f32)(size_t rounds), (*peak_bf16)(size_t rounds);
     unsigned peak_ops_f32, peak_ops_bf16; /* operations a round */
     unsigned (*read_sum[SWIGLU_N_READERS])(const void *p, size_t bytes); /* bytes: a multiple of 4096; p 64-aligned */

@@ -12,7 +12,13 @@ typedef uint32_t VI;
 typedef int VM;
 typedef double VD;
 
-#define V_KEEP(v) ((void)0)
+#if defined(__x86_64__)
+#define V_KEEP(v) __asm__("" : "+x"(v))
+#elif defined(__aarch64__)
+#define V_KEEP(v) __asm__("" : "+w"(v))
+#else
+#define V_KEEP(v) __asm__("" : "+m"(v))
+#endif
 
 SW_ALWAYS_INLINE V v_load(const void *p) { float f; memcpy(&f, p, sizeof f); return f; }
 SW_ALWAYS_INLINE void v_store(void *p, V a) { memcpy(p, &a, sizeof a); }

@@ -107,5 +107,5 @@ def test_missing_library_is_named():
 
 
 def test_affinity_is_the_default():
-    code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); import swiglu._c.threads as t; print(t.n_cpus())"
+    code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); import swiglu._c.threads as t; print(t.n_cores())"
     assert run(code).stdout.strip() == "1"

@@ -138,6 +138,20 @@ static void a_block_tells_what_it_runs_on(void **state) {
 
 /* ---- limits ---- */
 
+/* E.13: a probe counts what it does, so that none can be optimised away; and a rate is that of what was counted. */
+static void probes_do_what_they_count(void **state) {
+    (void)state;
+    static const size_t rounds[] = {0, 1, 7, 4096};
+    for (const uint64_t *level = each_level(); *level; level++) {
+        const struct swiglu_kern *kern = swiglu_kern_select(*level, NULL, 0);
+        assert_true(kern->peak_ops_f32 >= 2 * kern->vl && kern->peak_ops_bf16 >= kern->peak_ops_f32);
+        for (size_t i = 0; i < COUNT(rounds); i++) { /* f32 holds these sums */
+            assert_float_equal(2 * kern->peak_f32(rounds[i]), (double)rounds[i] * kern->peak_ops_f32, 0);
+            assert_float_equal(2 * kern->peak_bf16(rounds[i]), (double)rounds[i] * kern->peak_ops_bf16, 0);
+        }
+    }
+}
+
 static void limits_are_plausible(void **state) {
     (void)state;
     const size_t bytes = (size_t)8 << 20;
@@ -193,6 +207,7 @@ int main(void) {
         cmocka_unit_test(levels_are_listed),
         cmocka_unit_test(every_shipped_kernel_is_reachable),
         cmocka_unit_test(a_block_tells_what_it_runs_on),
+        cmocka_unit_test(probes_do_what_they_count),
         cmocka_unit_test(limits_are_plausible),
         cmocka_unit_test(dtypes_are_described),
         cmocka_unit_test(dtypes_are_listed),

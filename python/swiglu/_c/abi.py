@@ -174,6 +174,7 @@ class CpuInfo(ctypes.Structure):
         ("can", c_uint64),
         ("compiled", c_uint64),
         ("n_cpus", c_uint),
+        ("n_cores", c_uint),
     ]
 
 

@@ -26,18 +26,18 @@ _runners: dict[int, Runner] = {}
 _lock = threading.Lock()
 
 
-def n_cpus() -> int:
-    """CPUs that this process may use: its affinity within the cgroup quota."""
+def n_cores() -> int:
+    """Cores that this process may use: its affinity within the quotas of its control groups."""
     info = abi.new(abi.CpuInfo)
     check(lib.swiglu_cpu_query(ctypes.byref(info)), "cpu")
-    return int(info.n_cpus)
+    return int(info.n_cores)
 
 
 def pool_runner(n_threads: Optional[int]) -> Runner:
-    """The runner over the process's pool of n_threads threads, the caller among them; None: n_cpus(). Two calls at once
+    """The runner over the process's pool of n_threads threads, the caller among them; None: n_cores(). Two calls at once
     on one pool are fine: the later one runs on its own thread alone, with the same bits."""
     if n_threads is None:
-        n_threads = n_cpus()
+        n_threads = n_cores()
     elif isinstance(n_threads, bool) or not isinstance(n_threads, int):
         raise TypeError(f"threads must be an int or None, not {type(n_threads).__name__}")
     elif not 1 <= n_threads <= 1024:

@@ -62,7 +62,7 @@ class Block:
     *_bias       one value per output, packed as their weight is
     dtype        of uint16 and uint8 arrays: "bf16", or the name of a block format such as "q4_k" (rows are then bytes)
     compute      "auto" (bf16 weights in bf16, all others in f32), "f32", "bf16"
-    threads      at most this many; None: the CPUs that this process may use
+    threads      at most this many; None: the cores that this process may use
     isa          the best instruction set to use, such as "avx2"; None: the best there is
 
     Arrays are float32, float16, or uint16 with dtype="bf16"; a transposed view is used as it lies, anything else that is
