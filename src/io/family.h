@@ -6,13 +6,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum swiglu_form { SWIGLU_FORM_GATED, SWIGLU_FORM_PACKED, SWIGLU_FORM_PLAIN, SWIGLU_FORM_NONE };
+enum swiglu_mlp_form { SWIGLU_FORM_GATED, SWIGLU_FORM_PACKED, SWIGLU_FORM_PLAIN, SWIGLU_FORM_NONE };
 enum swiglu_norm { SWIGLU_FFN_NORM, SWIGLU_ATTN_NORM, SWIGLU_POST_ATTN_NORM, SWIGLU_EITHER, SWIGLU_NO_NORM };
 enum swiglu_extra { SWIGLU_NOTHING, SWIGLU_HALF, SWIGLU_SPARSITY, SWIGLU_XIELU, SWIGLU_GEMMA };
 
 struct swiglu_family {
     const char *architecture, *activation; /* activation NULL: the names alone do not say it */
-    enum swiglu_form form;
+    enum swiglu_mlp_form form;
     enum swiglu_norm norm;
     enum swiglu_extra extra;
     const char *left_out; /* why it is never evaluated, or NULL */

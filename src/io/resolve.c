@@ -152,7 +152,7 @@ static void layer_check_form(const struct layer_case *c) {
     }
     static const char *const shape[] = {[SWIGLU_FORM_GATED] = "gated", [SWIGLU_FORM_PACKED] = "gated",
                                         [SWIGLU_FORM_PLAIN] = "plain", [SWIGLU_FORM_NONE] = "no feed-forward"};
-    const enum swiglu_form form = family->form;
+    const enum swiglu_mlp_form form = family->form;
     const bool expert = layer->info.expert != SWIGLU_EXPERT_NONE; /* a gated family may pack its experts alone */
     const bool fits = layout == SWIGLU_SEPARATE ? form == SWIGLU_FORM_GATED || form == SWIGLU_FORM_PACKED
                       : packed ? form == SWIGLU_FORM_PACKED || (expert && form == SWIGLU_FORM_GATED)
