@@ -140,7 +140,7 @@ def quantiles(values):
 
 def _limit_seconds(data, info, limits):
     """The time that arithmetic and reading need at least; gate, up and down share one compute here."""
-    flops = limits.bf16_flops if info.compute_up == COMPUTE_BF16 else limits.f32_flops
+    flops = limits.bf16_flops if info.compute_first == COMPUTE_BF16 else limits.f32_flops
     return data.operations / flops, data.bytes / limits.read_bytes
 
 
@@ -185,8 +185,8 @@ def measure(cell, data, sides, machine, info, n_pairs):
     d, f, activation = SHAPES[cell.model]
     cold = all(len(side.runs) * data.weight_bytes > COLD_BYTES for side in sides)
     return {"model": cell.model, "shape": [d, f], "activation": activation, "tokens": cell.rows, "dtype": cell.dtype,
-            "threads": cell.threads, "state": "cold" if cold else "warm", "isa": info.kernel_up.decode().rpartition("_")[2],
-            "kernel_up": info.kernel_up.decode(), **record}
+            "threads": cell.threads, "state": "cold" if cold else "warm", "isa": info.kernel_first.decode().rpartition("_")[2],
+            "kernel_first": info.kernel_first.decode(), **record}
 
 
 def difference(a, b):

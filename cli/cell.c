@@ -58,7 +58,7 @@ static void open_copies(struct copies *copies, const struct cli_machine *machine
     cli_training_open(&copies->training, machine, cell, x);
     copies->n = copies->training.n;
     copies->cost = cli_training_cost(&copies->training);
-    copies->cost.compute_up = copies->cost.compute_down = figures->compute;
+    copies->cost.compute_first = copies->cost.compute_down = figures->compute;
     copies->bytes = copies->cost.bytes * (double)copies->n;
 }
 
@@ -145,8 +145,8 @@ static void raise_to(double *floor, double rate) {
 static void raise_floor(struct cli_machine *machine, const struct cli_cost *cost, const struct cli_figures *f) {
     struct swiglu_limits *floor = &machine->floor;
     double flops = (cost->up + cost->down) / f->seconds, bytes = cost->bytes / f->seconds;
-    if (cost->compute_up == cost->compute_down)
-        raise_to(cost->compute_up == SWIGLU_COMPUTE_BF16 ? &floor->bf16_flops : &floor->f32_flops, flops);
+    if (cost->compute_first == cost->compute_down)
+        raise_to(cost->compute_first == SWIGLU_COMPUTE_BF16 ? &floor->bf16_flops : &floor->f32_flops, flops);
     if (f->cold) raise_to(&floor->read_bytes, bytes);
 }
 
@@ -160,8 +160,8 @@ static struct cli_figures describe(const struct cli_machine *machine, const stru
     struct swiglu_block *block = cli_block_create(machine, &desc, cell->compute, "bench");
     cli_require(swiglu_block_query(block, &info), NULL, "bench");
     swiglu_block_destroy(block);
-    return (struct cli_figures){.outcome = CLI_NOISY, .compute = info.compute_up, .isa = info.isa,
-                                .kernel_up = info.kernel_up, .kernel_down = info.kernel_down};
+    return (struct cli_figures){.outcome = CLI_NOISY, .compute = info.compute_first, .isa = info.isa,
+                                .kernel_first = info.kernel_first, .kernel_down = info.kernel_down};
 }
 
 void cli_cell_measure(struct cli_machine *machine, const struct cli_cell *cell, struct cli_figures *figures) {

@@ -23,7 +23,7 @@ enum cli_outcome { CLI_MEASURED, CLI_NOISY, CLI_VOID };
 struct cli_figures {
     int outcome, cold, compute; /* compute: what gate and up ran in */
     uint64_t isa;
-    const char *kernel_up, *kernel_down, *limit;
+    const char *kernel_first, *kernel_down, *limit;
     double seconds, seconds_p10, seconds_p90;
     double share, share_p10, share_p90;
     double peak_flops, read_bytes; /* medians of the probes */

@@ -91,7 +91,8 @@ double cli_now(void) {
 struct swiglu_block *cli_block_create(const struct cli_machine *machine, const struct swiglu_desc *desc, int compute,
                                       const char *what) {
     struct swiglu_error error = {.struct_size = sizeof error};
-    struct swiglu_options options = {.struct_size = sizeof options, .compute = compute, .isa_mask = machine->isa_mask};
+    struct swiglu_options options = {.struct_size = sizeof options, .compute = compute, .isa_mask = machine->isa_mask,
+                                     .runner = &machine->runner};
     struct swiglu_block *block;
     cli_require(swiglu_block_create(desc, &options, &block, &error), &error, what);
     return block;
@@ -126,11 +127,11 @@ struct cli_cost cli_job_cost(const struct cli_job *job) {
     double m = (double)job->m, d_in = (double)info->d_in, d_ff = (double)info->d_ff, d_out = (double)info->d_out;
     return (struct cli_cost){.up = (info->gated ? 4 : 2) * m * d_in * d_ff, .down = 2 * m * d_ff * d_out,
                              .bytes = (double)info->file_bytes + m * (d_in + d_out) * sizeof(float),
-                             .compute_up = info->compute_up, .compute_down = info->compute_down};
+                             .compute_first = info->compute_first, .compute_down = info->compute_down};
 }
 
 struct cli_bound cli_cost_bound(const struct cli_cost *cost, const struct swiglu_limits *limits) {
-    double p_up = cost->compute_up == SWIGLU_COMPUTE_BF16 ? limits->bf16_flops : limits->f32_flops;
+    double p_up = cost->compute_first == SWIGLU_COMPUTE_BF16 ? limits->bf16_flops : limits->f32_flops;
     double p_down = cost->compute_down == SWIGLU_COMPUTE_BF16 ? limits->bf16_flops : limits->f32_flops;
     double flops = cost->up + cost->down, arithmetic = cost->up / p_up + cost->down / p_down;
     double reading = cost->bytes / limits->read_bytes;

@@ -65,7 +65,7 @@ struct cli_bound {
 /* Operations of gate and up and of down, each in its compute, and bytes that must be read. */
 struct cli_cost {
     double up, down, bytes;
-    int compute_up, compute_down;
+    int compute_first, compute_down;
 };
 
 struct cli_cost cli_job_cost(const struct cli_job *job);

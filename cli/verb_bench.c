@@ -185,7 +185,7 @@ static void print_object(const struct bench *bench, const struct cli_figures *f)
     cli_json_string("compute", cli_compute_name(f->compute));
     cli_json_count("threads", bench->n_threads);
     cli_json_string("isa", cli_isa_name(f->isa));
-    cli_json_string("kernel_up", f->kernel_up);
+    cli_json_string("kernel_first", f->kernel_first);
     cli_json_string("kernel_down", f->kernel_down);
     cli_json_string("state", f->cold ? "cold" : "warm");
     cli_json_number("time_ms", 1e3 * f->seconds);

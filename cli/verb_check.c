@@ -177,7 +177,7 @@ static void judge_block(struct check *check, size_t i) {
     cli_judge(&desc, check->compute, check->tokens, x, job.y, check->seed, &verdict, check->path);
     cli_progress(NULL);
     *(passed(&verdict) ? &check->n_passed : &check->n_failed) += 1;
-    print_verdict(check, &block, label.words, job.info.kernel_up, &verdict);
+    print_verdict(check, &block, label.words, job.info.kernel_first, &verdict);
     if (!cli_verdict_passed(&verdict))
         explain(check, &block, &verdict);
     else if (verdict.n_open)

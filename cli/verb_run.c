@@ -283,7 +283,7 @@ static void print_row(const struct run *run, const struct result *r) {
     snprintf(share + strlen(share), sizeof share - strlen(share), "%s%s", r->state,
              r->job->info.expanded ? ", decoded" : "");
     printf("%5s  %-11s  %-11s  %-18s  %8.3f  %9.0f  %-31s  %016llx", r->label.words, widths,
-           weight_names(r->desc, weights, sizeof weights), r->job->info.kernel_up, 1e3 * r->seconds,
+           weight_names(r->desc, weights, sizeof weights), r->job->info.kernel_first, 1e3 * r->seconds,
            (double)run->m / r->seconds, share, (unsigned long long)r->digest);
     if (run->check)
         printf("  %9.4f  %7.4f  %10.2e%s", r->verdict.worst, r->verdict.typical, r->verdict.frobenius,
@@ -307,10 +307,10 @@ static void print_object(const struct run *run, const struct result *r) {
     cli_json_count("d_out", info->d_out);
     cli_json_count("tokens", run->m);
     cli_json_string("weights", weight_names(r->desc, weights, sizeof weights));
-    cli_json_string("compute_up", cli_compute_name(info->compute_up));
+    cli_json_string("compute_first", cli_compute_name(info->compute_first));
     cli_json_string("compute_down", cli_compute_name(info->compute_down));
     cli_json_string("isa", cli_isa_name(info->isa));
-    cli_json_string("kernel_up", info->kernel_up);
+    cli_json_string("kernel_first", info->kernel_first);
     cli_json_string("kernel_down", info->kernel_down);
     cli_json_string("why", info->why);
     cli_json_count("threads", run->machine.n_threads);

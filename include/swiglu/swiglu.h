@@ -173,10 +173,13 @@ typedef enum swiglu_status swiglu_read_fn(void *ctx, uint64_t byte, void *dst, s
  * in_out = 0, and stored rows of whole blocks. */
 struct swiglu_matrix {
     const void *data;     /* any alignment; or NULL, and then read is called */
-    swiglu_read_fn *read; /* called by swiglu_block_create and swiglu_reference, from the calling thread only */
+    swiglu_read_fn *read; /* called by swiglu_block_create and swiglu_reference: from the calling thread only, or with
+                             any_thread by several threads of the options' runner at once */
     void *ctx;
     int dtype, in_out;
     size_t rows, cols, ld_elems;
+    uint64_t start; /* byte of the first value, in data or in what read reads */
+    int any_thread;
 };
 
 struct swiglu_vector { const void *data; int dtype; }; /* f32, f16 or bf16; data NULL = no bias */
@@ -206,19 +209,24 @@ enum swiglu_isa { /* bits of a mask; a table is used when the CPU can run it and
     SWIGLU_ISA_GENERIC = 1, SWIGLU_ISA_AVX2 = 2, SWIGLU_ISA_AVX512 = 4, SWIGLU_ISA_AVX512BF16 = 8, SWIGLU_ISA_NEON = 16
 };
 
+struct swiglu_runner;
+
 struct swiglu_options {
     size_t struct_size;
     int compute;       /* enum swiglu_compute */
     uint64_t isa_mask; /* 0 = all */
     int (*progress)(void *ctx, uint64_t done, uint64_t total); /* bytes of weights packed; nonzero cancels */
-    void *progress_ctx;
+    void *progress_ctx; /* called on the calling thread */
+    const struct swiglu_runner *runner; /* threads that pack; NULL = the calling thread alone */
+    int parts;         /* reserved: 0 */
 };
 
 struct swiglu_block;
 
 /* what     checks the description, chooses a kernel for each product, packs the weights into memory of its own
  * shapes   gate, up [d_ff, d_in], down [d_out, d_ff], packed layouts gate [2 d_ff, d_in]; widths 0 are allowed
- * memory   nothing of desc is kept: weights may be freed, the file closed. Peak = packed bytes + one row block.
+ * memory   nothing of desc is kept: weights may be freed, the file closed. Peak = packed bytes + a group of at most
+ *          32 rows (64 of an in_out matrix) per thread.
  *          *block must be passed to swiglu_block_destroy; NULL on failure. options and error may be NULL.
  * threads  any; a block is immutable, many threads use it at once
  * errors   E_ARGUMENT, E_SHAPE, E_UNSUPPORTED, E_MEMORY, E_HARDWARE, E_CANCELLED, or what read returned     since  0.1 */
@@ -232,9 +240,9 @@ struct swiglu_block_info {
     size_t struct_size;
     size_t d_in, d_ff, d_out;
     int gated;
-    int compute_up, compute_down; /* SWIGLU_COMPUTE_F32 or _BF16: of gate|up and of down */
+    int compute_first, compute_down; /* SWIGLU_COMPUTE_F32 or _BF16: of gate|up and of down */
     uint64_t isa;                 /* one bit of enum swiglu_isa */
-    const char *kernel_up, *kernel_down; /* such as "f32_avx512"; static strings */
+    const char *kernel_first, *kernel_down; /* such as "f32_avx512"; static strings */
     const char *why;              /* why this kernel and this compute, static string */
     uint64_t packed_bytes;        /* memory held by this block */
     uint64_t file_bytes;          /* the same weights at their size in the file: what a forward must read */
@@ -471,7 +479,8 @@ SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_count(const struct swiglu
 
 /* ---- the build ------------------------------------------------------------------------------------------------- */
 
-struct swiglu_build { size_t struct_size; const char *version, *compiler; int abi; };
+/* contract: a number that changes when any output bit may change (docs/numerics.md); builds of one contract agree. */
+struct swiglu_build { size_t struct_size; const char *version, *compiler; int abi, contract; };
 /* errors   E_ARGUMENT     threads  any     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_version(struct swiglu_build *build);
 

@@ -10,5 +10,6 @@
 
 /* Counts incompatible changes of the binary interface; equals the shared library's SOVERSION. */
 #define SWIGLU_ABI 1
+#define SWIGLU_CONTRACT 1 /* changes when any output bit may */
 
 #endif

@@ -14,7 +14,7 @@
 #include "dtype/dtype.h"
 #include "ffn/forward.h"
 #include "ffn/measure.h"
-#include "ffn/plan.h"
+#include "ffn/prepare.h"
 #include "ffn/schedule.h"
 #include "ref/reference.h"
 
@@ -96,11 +96,30 @@ enum swiglu_status swiglu_block_query(const struct swiglu_block *block, struct s
     if (!block) return SWIGLU_E_ARGUMENT;
     const struct swiglu_block_info full = {
         .struct_size = sizeof full, .d_in = block->d_in, .d_ff = block->d_ff, .d_out = block->d_out,
-        .gated = block->gated, .compute_up = block->compute_up, .compute_down = block->compute_down,
-        .isa = block->kern->isa, .kernel_up = block->up.path->kernel, .kernel_down = block->down.path->kernel,
+        .gated = block->gated, .compute_first = block->compute_first, .compute_down = block->compute_down,
+        .isa = block->kern->isa, .kernel_first = block->first.path->kernel, .kernel_down = block->down.path->kernel,
         .why = block->why, .packed_bytes = block->packed_bytes, .file_bytes = block->file_bytes,
         .expanded = block->expanded};
     return swiglu_struct_out(info, &full, sizeof full);
+}
+
+void swiglu_block_destroy(struct swiglu_block *block) {
+    if (block) swiglu_block_free(block);
+}
+
+enum swiglu_status swiglu_block_unpack(const struct swiglu_block *block, int part, int dtype, void *dst, size_t ld_elems) {
+    if (!block || part < SWIGLU_PART_GATE || part > SWIGLU_PART_DOWN || !swiglu_dtype_is_float(dtype)) return SWIGLU_E_ARGUMENT;
+    if (part == SWIGLU_PART_GATE && !block->gated) return SWIGLU_E_ARGUMENT;
+    const struct swiglu_product *const p = part == SWIGLU_PART_DOWN ? &block->down : &block->first;
+    const size_t ld = ld_elems ? ld_elems : p->k;
+    if (ld < p->k) return SWIGLU_E_SHAPE;
+    if (p->n_units == 0 || p->k == 0) return SWIGLU_OK;
+    if (!dst) return SWIGLU_E_ARGUMENT;
+    const size_t slot0 = part == SWIGLU_PART_UP && block->gated ? p->units_per_panel : 0;
+    for (size_t unit = 0; unit < p->n_units; unit++)
+        swiglu_product_unpack(p, block->kern->vl, unit, slot0 + unit % p->units_per_panel, dtype,
+                              (char *)dst + unit * ld * swiglu_float_bytes(dtype));
+    return SWIGLU_OK;
 }
 
 /* ---- forward ---- */
@@ -239,7 +258,7 @@ enum swiglu_status swiglu_kernel_query(int weight_dtype, int compute, uint64_t i
     const struct swiglu_kern *kern = swiglu_kern_select(isa_mask, &need, 1);
     if (!kern) return SWIGLU_E_HARDWARE;
     if (kernel) *kernel = kern->path[need.form][need.arith]->kernel;
-    if (why) *why = swiglu_plan_why(weight_dtype, compute);
+    if (why) *why = swiglu_prepare_why(weight_dtype, compute);
     return SWIGLU_OK;
 }
 
@@ -260,6 +279,6 @@ enum swiglu_status swiglu_measure(uint64_t isa_mask, double seconds, const void 
 /* ---- build ---- */
 
 enum swiglu_status swiglu_version(struct swiglu_build *build) {
-    const struct swiglu_build full = {sizeof full, SWIGLU_VERSION_STRING, __VERSION__, SWIGLU_ABI};
+    const struct swiglu_build full = {sizeof full, SWIGLU_VERSION_STRING, __VERSION__, SWIGLU_ABI, SWIGLU_CONTRACT};
     return swiglu_struct_out(build, &full, sizeof full);
 }

@@ -27,15 +27,16 @@ static enum swiglu_status open_step(const struct swiglu_desc *desc, const struct
     TRY(swiglu_options_check(options, &chosen, error));
     if (flags & ~(unsigned)KNOWN_FLAGS) return SWIGLU_E_ARGUMENT;
     if (flags & SWIGLU_TRAIN_ACCUMULATE && flags & SWIGLU_TRAIN_BF16_GRADIENTS) return SWIGLU_E_ARGUMENT;
-    const struct swiglu_matrix *const up = swiglu_desc_half(checked, 1).matrix;
-    const struct swiglu_matrix *const gate = checked->layout == SWIGLU_UNGATED ? up : swiglu_desc_half(checked, 0).matrix;
+    struct swiglu_half halves[2];
+    const int n_halves = swiglu_desc_halves(checked, halves);
+    const struct swiglu_matrix *const gate = halves[0].matrix, *const up = halves[n_halves - 1].matrix;
     if (!is_raw(gate) || !is_raw(up) || !is_raw(&checked->down)) return SWIGLU_E_UNSUPPORTED;
     for (int i = 0; i < 3; i++)
         if (!is_raw(swiglu_desc_trained(checked, i))) return SWIGLU_E_UNSUPPORTED;
     *step = (struct swiglu_step){.desc = checked, .m = m, .flags = flags};
-    step->compute_up = swiglu_compute_resolve(chosen.compute, gate->dtype, up->dtype);
+    step->compute_first = swiglu_compute_resolve(chosen.compute, gate->dtype, up->dtype);
     step->compute_down = swiglu_compute_resolve(chosen.compute, checked->down.dtype, checked->down.dtype);
-    const struct swiglu_need needs[2] = {swiglu_kern_need(step->compute_up, SWIGLU_F32, SWIGLU_F32),
+    const struct swiglu_need needs[2] = {swiglu_kern_need(step->compute_first, SWIGLU_F32, SWIGLU_F32),
                                          swiglu_kern_need(step->compute_down, SWIGLU_F32, SWIGLU_F32)};
     step->kern = swiglu_kern_select(chosen.isa_mask, needs, 2);
     return step->kern ? SWIGLU_OK : SWIGLU_E_HARDWARE;
@@ -66,7 +67,7 @@ static void weight_spans(const struct swiglu_desc *d, struct swiglu_span *spans)
     const struct swiglu_vector *const biases[] = {&d->gate_bias, &d->up_bias, &d->down_bias};
     for (int i = 0; i < 6; i++) {
         const struct swiglu_matrix *m = matrices[i];
-        struct swiglu_crows rows = {m->data, m->dtype, m->ld_elems};
+        struct swiglu_crows rows = {swiglu_offset(m->data, m->start), m->dtype, m->ld_elems};
         (void)swiglu_rows_check(&rows, swiglu_matrix_stored_rows(m), swiglu_matrix_stored_cols(m), &spans[i]); /* fits */
     }
     for (int i = 0; i < 3; i++) {

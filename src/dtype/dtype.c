@@ -46,7 +46,7 @@ size_t swiglu_matrix_ld_bytes(const struct swiglu_matrix *m) { return bytes_of(m
 enum swiglu_status swiglu_matrix_row(const struct swiglu_matrix *m, size_t row, float *dst, void *scratch,
                                      struct swiglu_error *error) {
     const struct swiglu_dtype_row *t = swiglu_dtype_find(m->dtype);
-    const uint64_t at = (uint64_t)row * swiglu_matrix_ld_bytes(m);
+    const uint64_t at = m->start + (uint64_t)row * swiglu_matrix_ld_bytes(m);
     const void *src = (const char *)m->data + at;
     if (!m->data) {
         TRY(m->read(m->ctx, at, scratch, swiglu_matrix_row_bytes(m), error));

@@ -123,22 +123,23 @@ enum swiglu_status swiglu_options_check(const struct swiglu_options *in, struct 
     *out = (struct swiglu_options){.struct_size = sizeof *out};
     if (!in) return SWIGLU_OK;
     REQUIRE(swiglu_struct_in(out, sizeof *out, in) == SWIGLU_OK, SWIGLU_E_ARGUMENT, "options: a bad struct_size");
+    REQUIRE(!out->parts, SWIGLU_E_ARGUMENT, "options.parts %d: reserved, 0", out->parts);
     REQUIRE(out->compute >= SWIGLU_COMPUTE_AUTO && out->compute <= SWIGLU_COMPUTE_BF16, SWIGLU_E_ARGUMENT,
             "options.compute %d is unknown", out->compute);
     return SWIGLU_OK;
 }
 
-struct swiglu_half swiglu_desc_half(const struct swiglu_desc *d, int half) {
-    const size_t f = d->d_ff;
-    const struct swiglu_vector *const packed_bias = &d->gate_bias;
+int swiglu_desc_halves(const struct swiglu_desc *d, struct swiglu_half halves[2]) {
+    const struct swiglu_half up = {&d->up, &d->up_bias, 0, 1, &d->up_head, false};
+    halves[0] = halves[1] = (struct swiglu_half){&d->gate, &d->gate_bias, 0, 1, &d->gate_head, false}; /* packed: both */
     switch (d->layout) {
-    case SWIGLU_GATE_UP: return (struct swiglu_half){&d->gate, packed_bias, half ? f : 0, 1, &d->gate_head, false};
-    case SWIGLU_UP_GATE: return (struct swiglu_half){&d->gate, packed_bias, half ? 0 : f, 1, &d->gate_head, false};
-    case SWIGLU_INTERLEAVED: return (struct swiglu_half){&d->gate, packed_bias, half ? 1 : 0, 2, &d->gate_head, false};
-    default: break;
+    case SWIGLU_UNGATED: halves[0] = up; return 1;
+    case SWIGLU_GATE_UP: halves[1].first = d->d_ff; break;
+    case SWIGLU_UP_GATE: halves[0].first = d->d_ff; break;
+    case SWIGLU_INTERLEAVED: halves[0].stride = halves[1].stride = 2, halves[1].first = 1; break;
+    default: halves[1] = up; break;
     }
-    if (half) return (struct swiglu_half){&d->up, &d->up_bias, 0, 1, &d->up_head, false};
-    return (struct swiglu_half){&d->gate, &d->gate_bias, 0, 1, &d->gate_head, false};
+    return 2;
 }
 
 struct swiglu_half swiglu_desc_down(const struct swiglu_desc *d) {

@@ -25,8 +25,8 @@ struct swiglu_half {
     const struct swiglu_matrix *head; /* empty, or stored alike: what comes before the columns of matrix */
     bool head_rows;                   /* or, for down, before its rows */
 };
-/* half 0: gate, half 1: up. Ungated descriptions have half 1 alone. */
-struct swiglu_half swiglu_desc_half(const struct swiglu_desc *d, int half);
+/* Gate and up, or the only first product: how many there are. */
+int swiglu_desc_halves(const struct swiglu_desc *d, struct swiglu_half halves[2]);
 struct swiglu_half swiglu_desc_down(const struct swiglu_desc *d);
 
 /* Heads are made of whole panels of every level, so that no panel or pair of depths straddles their end. */

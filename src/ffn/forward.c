@@ -18,7 +18,7 @@
 
 enum {
     PAD_ROWS = 8,          /* above any tile's rows without data */
-    UP_SLICE = 512 << 10,
+    FIRST_SLICE = 512 << 10,
     DOWN_SLICE = 256 << 10 /* less: h competes with it for L2 */
 };
 
@@ -30,13 +30,13 @@ struct layout {
 
 static bool lay_out(const struct swiglu_block *b, bool raw, size_t m, unsigned n_threads, struct layout *l) {
     const size_t rows = swiglu_min(m, SWIGLU_ROW_BLOCK) + PAD_ROWS, threads = n_threads ? n_threads : 1;
-    const size_t vectors = 2 * swiglu_max(b->up.path->panels, b->down.path->panels);
+    const size_t vectors = 2 * swiglu_max(b->first.path->panels, b->down.path->panels);
     memset(l, 0, sizeof *l);
-    l->x_row = swiglu_staged_bytes(b->up.path->x, b->d_in);
+    l->x_row = swiglu_staged_bytes(b->first.path->x, b->d_in);
     l->h_row = swiglu_staged_bytes(b->down.path->x, b->d_ff);
     l->totals_bytes = rows * vectors * b->kern->vl * sizeof(float);
-    l->scratch_bytes = l->totals_bytes + (raw ? swiglu_max(swiglu_pass_buffer(&b->up, b->kern->vl, UP_SLICE),
-                                                        swiglu_pass_buffer(&b->down, b->kern->vl, DOWN_SLICE)) : 0);
+    l->scratch_bytes = l->totals_bytes + (raw ? swiglu_max(swiglu_weights_buffer(&b->first, b->kern->vl, FIRST_SLICE),
+                                                        swiglu_weights_buffer(&b->down, b->kern->vl, DOWN_SLICE)) : 0);
     return swiglu_reserve(&l->total, rows, l->x_row, &l->x) || swiglu_reserve(&l->total, rows, l->h_row, &l->h) ||
            swiglu_reserve(&l->total, threads, l->scratch_bytes, &l->scratch);
 }
@@ -47,13 +47,13 @@ bool swiglu_forward_size(const struct swiglu_block *block, const struct swiglu_f
     return lay_out(block, train, m, n_threads, &l) || SW_ADD(l.total, (size_t)64, bytes); /* 64: to align a pointer */
 }
 
-enum phase { STAGE, UP, DOWN, KEEP_HIDDEN, STAGE_HIDDEN, N_PHASES };
+enum phase { STAGE, FIRST, DOWN, KEEP_HIDDEN, STAGE_HIDDEN, N_PHASES };
 
 /* How one row block is cut: row tiles by groups, panels by tickets. */
 struct cut {
-    struct swiglu_row_plan rows;
+    struct swiglu_tiles rows;
     unsigned n_rows, n_groups;
-    size_t up_panels, down_panels; /* per ticket */
+    size_t first_panels, down_panels; /* per ticket */
     size_t n_tickets[N_PHASES];
 };
 
@@ -75,23 +75,23 @@ static char *hidden_at(const struct job *job, unsigned mr, size_t row, size_t un
     return job->work + job->at.h + row * job->at.h_row + swiglu_staged_at(job->block->down.path->x, mr, unit);
 }
 
-static void aim_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, struct swiglu_runs *runs) {
+static void aim_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, struct swiglu_fetches *list) {
     const struct job *job = ctx;
     const struct swiglu_block *b = job->block;
-    const struct swiglu_shape *t = swiglu_plan_shape(p->rows, tile);
-    const size_t units = swiglu_path_panels(b->up.path, t) * b->up.units_per_panel;
-    swiglu_runs_add(runs, hidden_at(job, t->mr, swiglu_plan_row(p->rows, tile), panel * b->up.units_per_panel), t->mr,
+    const struct swiglu_shape *t = swiglu_tiles_shape(p->rows, tile);
+    const size_t units = swiglu_path_panels(b->first.path, t) * b->first.units_per_panel;
+    swiglu_fetch_add(list, hidden_at(job, t->mr, swiglu_tiles_row(p->rows, tile), panel * b->first.units_per_panel), t->mr,
                     SWIGLU_RECORD_BYTES, units * swiglu_staged_k_bytes(b->down.path->x));
 }
 
 static void finish_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
     const struct job *job = ctx;
     const struct swiglu_block *b = job->block;
-    const struct swiglu_shape *t = swiglu_plan_shape(p->rows, tile);
-    const size_t unit = panel * b->up.units_per_panel, row = swiglu_plan_row(p->rows, tile);
-    struct swiglu_hidden_args a = {.c = c, .act = &b->act, .mr = t->mr, .vectors = 2 * swiglu_path_panels(b->up.path, t),
+    const struct swiglu_shape *t = swiglu_tiles_shape(p->rows, tile);
+    const size_t unit = panel * b->first.units_per_panel, row = swiglu_tiles_row(p->rows, tile);
+    struct swiglu_hidden_args a = {.c = c, .act = &b->act, .mr = t->mr, .vectors = 2 * swiglu_path_panels(b->first.path, t),
                                    .gated = b->gated, .valid = b->d_ff - unit, .x = b->down.path->x};
-    if (b->up.bias) a.bias = b->up.bias + panel * 2 * b->kern->vl;
+    if (b->first.bias) a.bias = b->first.bias + panel * 2 * b->kern->vl;
     a.h = hidden_at(job, t->mr, row, unit);
     b->kern->hidden(&a);
 }
@@ -99,9 +99,9 @@ static void finish_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile,
 /* row0: of the row block, in the caller's rows */
 static void stage_tile(const struct job *job, size_t row0, const struct cut *c, unsigned tile, int hidden) {
     const struct swiglu_block *b = job->block;
-    const struct swiglu_shape *t = swiglu_plan_shape(&c->rows, tile);
-    const struct swiglu_product *product = hidden ? &b->down : &b->up;
-    const size_t ld_bytes = job->in.ld_elems * swiglu_float_bytes(job->in.dtype), row = swiglu_plan_row(&c->rows, tile);
+    const struct swiglu_shape *t = swiglu_tiles_shape(&c->rows, tile);
+    const struct swiglu_product *product = hidden ? &b->down : &b->first;
+    const size_t ld_bytes = job->in.ld_elems * swiglu_float_bytes(job->in.dtype), row = swiglu_tiles_row(&c->rows, tile);
     char *const to = hidden ? hidden_at(job, t->mr, row, 0) : job->work + job->at.x + row * job->at.x_row;
     const struct swiglu_stage_args a = {.src = (const char *)job->in.data + (row0 + row) * ld_bytes,
                                         .dtype = job->in.dtype, .ld_bytes = ld_bytes,
@@ -124,8 +124,8 @@ static void copy_hidden(const char *src, int x, size_t n, char *dst, int dtype) 
 }
 
 static void keep_tile(const struct job *job, size_t row0, const struct cut *c, unsigned tile) {
-    const struct swiglu_shape *t = swiglu_plan_shape(&c->rows, tile);
-    const size_t row = swiglu_plan_row(&c->rows, tile), bytes = swiglu_float_bytes(job->out.dtype);
+    const struct swiglu_shape *t = swiglu_tiles_shape(&c->rows, tile);
+    const size_t row = swiglu_tiles_row(&c->rows, tile), bytes = swiglu_float_bytes(job->out.dtype);
     const size_t d_ff = job->block->d_ff, rows = swiglu_min(t->mr, c->n_rows - row);
     const int x = job->block->down.path->x;
     const size_t record = swiglu_staged_record_k(x);
@@ -146,19 +146,17 @@ static size_t count_tickets(const void *ctx, size_t phase) {
 
 static void run_product(struct job *job, unsigned thread, size_t row0, const struct cut *c, int down, size_t ticket) {
     const struct swiglu_block *b = job->block;
-    const unsigned tiles = swiglu_plan_tiles(&c->rows), group = (unsigned)(ticket % c->n_groups);
-    const size_t per_ticket = down ? c->down_panels : c->up_panels;
+    const unsigned tiles = swiglu_tiles_count(&c->rows), group = (unsigned)(ticket % c->n_groups);
+    const size_t per_ticket = down ? c->down_panels : c->first_panels;
     const size_t y_bytes = job->out.ld_elems * swiglu_float_bytes(job->out.dtype);
     const struct swiglu_result y = {.y = (char *)job->out.data + row0 * y_bytes, .dtype = job->out.dtype,
                                     .ld_bytes = y_bytes, .n_rows = c->n_rows, .bias = b->down.bias};
     struct swiglu_pass p = {.kern = b->kern,
-                            .product = down ? &b->down : &b->up,
                             .rows = &c->rows,
                             .staged = job->work + (down ? job->at.h : job->at.x),
                             .row_bytes = down ? job->at.h_row : job->at.x_row,
-                            .slice_bytes = down ? DOWN_SLICE : UP_SLICE,
+                            .slice_bytes = down ? DOWN_SLICE : FIRST_SLICE,
                             .scratch = (float *)(job->work + job->at.scratch + thread * job->at.scratch_bytes),
-                            .buffer = job->work + job->at.scratch + thread * job->at.scratch_bytes + job->at.totals_bytes,
                             .panel = ticket / c->n_groups * per_ticket,
                             .tile = tiles * group / c->n_groups,
                             .tile_end = tiles * (group + 1) / c->n_groups,
@@ -166,8 +164,13 @@ static void run_product(struct job *job, unsigned thread, size_t row0, const str
                             .aim = down ? NULL : aim_hidden,
                             .finish = down ? NULL : finish_hidden,
                             .ctx = job};
-    p.panel_end = swiglu_min(p.panel + per_ticket, p.product->n_panels);
-    if (job->train) p.raw = down ? &job->train->down : &job->train->up;
+    p.weights.product = down ? &b->down : &b->first;
+    if (job->train) {
+        p.weights.kind = SWIGLU_RAW;
+        p.weights.raw = down ? job->train->down : job->train->first;
+        p.weights.buffer = (char *)p.scratch + job->at.totals_bytes;
+    }
+    p.panel_end = swiglu_min(p.panel + per_ticket, p.weights.product->n_panels);
     if (job->train && job->train->saved && !down) {
         p.totals = job->train->saved + row0 * swiglu_kept_per_row(b->d_ff, b->gated);
         p.rows_padded = swiglu_kept_rows(c->n_rows);
@@ -179,8 +182,8 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
     struct job *const job = ctx;
     const struct cut *c = cut_of(job, phase / job->n_phases);
     const enum phase kind = job->phases[phase % job->n_phases];
-    const size_t row0 = phase / job->n_phases * SWIGLU_ROW_BLOCK, tiles = swiglu_plan_tiles(&c->rows);
-    if (kind == UP || kind == DOWN) {
+    const size_t row0 = phase / job->n_phases * SWIGLU_ROW_BLOCK, tiles = swiglu_tiles_count(&c->rows);
+    if (kind == FIRST || kind == DOWN) {
         run_product(job, thread, row0, c, kind == DOWN, ticket);
         return;
     }
@@ -192,17 +195,17 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
 }
 
 static struct cut cut_rows(const struct swiglu_block *b, bool raw, unsigned rows, unsigned n_threads) {
-    struct cut c = {.n_rows = rows, .rows = swiglu_plan_rows(b->kern, rows), .n_groups = 1};
-    const unsigned tiles = swiglu_plan_tiles(&c.rows);
+    struct cut c = {.n_rows = rows, .rows = swiglu_tiles_of(b->kern, rows), .n_groups = 1};
+    const unsigned tiles = swiglu_tiles_count(&c.rows);
     c.n_tickets[STAGE] = 1;
     if (n_threads > 1 && tiles > 16) {
         /* at d = 576 panel x half of the rows is 4 % ahead of panel x all rows; raw weights would be packed twice */
         c.n_groups = raw ? 1 : 2;
         c.n_tickets[STAGE] = swiglu_min(4 * (size_t)n_threads, tiles);
     }
-    c.up_panels = swiglu_pass_panels(&b->up, &c.rows, rows / c.n_groups, n_threads);
+    c.first_panels = swiglu_pass_panels(&b->first, &c.rows, rows / c.n_groups, n_threads);
     c.down_panels = swiglu_pass_panels(&b->down, &c.rows, rows / c.n_groups, n_threads);
-    c.n_tickets[UP] = swiglu_ceil_div(b->up.n_panels, c.up_panels) * c.n_groups;
+    c.n_tickets[FIRST] = swiglu_ceil_div(b->first.n_panels, c.first_panels) * c.n_groups;
     c.n_tickets[DOWN] = swiglu_ceil_div(b->down.n_panels, c.down_panels) * c.n_groups;
     c.n_tickets[KEEP_HIDDEN] = c.n_tickets[STAGE_HIDDEN] = c.n_tickets[STAGE];
     return c;
@@ -223,14 +226,14 @@ static void run_phases(struct job job, size_t m, void *workspace, const struct s
 
 void swiglu_forward_run(const struct swiglu_block *block, const struct swiglu_forward_train *train, size_t m,
                         struct swiglu_crows x, struct swiglu_rows y, void *work, const struct swiglu_runner *runner) {
-    static const enum phase phases[] = {STAGE, UP, DOWN};
+    static const enum phase phases[] = {STAGE, FIRST, DOWN};
     run_phases((struct job){.block = block, .phases = phases, .n_phases = 3, .in = x, .out = y, .train = train}, m, work,
                runner);
 }
 
 void swiglu_hidden_run(const struct swiglu_block *block, size_t m, struct swiglu_crows x, struct swiglu_rows h, void *work,
                        const struct swiglu_runner *runner) {
-    static const enum phase phases[] = {STAGE, UP, KEEP_HIDDEN};
+    static const enum phase phases[] = {STAGE, FIRST, KEEP_HIDDEN};
     run_phases((struct job){.block = block, .phases = phases, .n_phases = 3, .in = x, .out = h}, m, work, runner);
 }
 

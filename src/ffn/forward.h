@@ -7,7 +7,7 @@
 
 #include "base/checked.h"
 #include "ffn/block.h"
-#include "ffn/raw.h"
+#include "ffn/weights.h"
 
 enum { SWIGLU_ROW_BLOCK = 512 }; /* rows that share one pass over the weights; bounds the workspace */
 
@@ -15,7 +15,7 @@ enum { SWIGLU_ROW_BLOCK = 512 }; /* rows that share one pass over the weights; b
  * rows kept in saved: the totals of the first product just as its tiles leave them (before biases and clamps), one row
  * block after the other. */
 struct swiglu_forward_train {
-    struct swiglu_raw up, down;
+    struct swiglu_raw first, down;
     float *saved; /* or NULL */
 };
 

@@ -6,133 +6,93 @@
 #include "base/checked.h"
 #include "dtype/dtype.h"
 
-/* Called for tile i of n: spreads the prefetch of the next slice over the last tiles. A new line every eight steps slows them
- * down half as much as one every two; where there are too few tiles for that, more often. */
-static void aim_prefetch(struct swiglu_tile_args *a, size_t fetches, const char *next, size_t slice, size_t panels, size_t panel_bytes,
-                         size_t i, size_t n) {
-    size_t stride = 16, per_tile = fetches * stride;
-    for (; stride < 64 && per_tile * n < slice; stride *= 2) per_tile *= 2;
-    const size_t needed = per_tile ? slice / per_tile + 1 : n + 1;
-    a->next_w = a->w0;
-    a->next_w_stride = 0;
-    if (!next || (needed <= n && i < n - needed)) return;
-    const size_t done = (needed <= n ? i - (n - needed) : i) * per_tile, half = slice / panels;
-    if (done >= slice) return;
-    a->next_w = done < half ? next + done : next + panel_bytes + (done - half);
-    a->next_w_stride = stride;
-}
-
 static size_t slice_k_of(const struct swiglu_pass *p, size_t lanes) {
-    const size_t chunks = p->slice_bytes / swiglu_form_bytes(p->product->path->form, lanes, SWIGLU_CHUNK);
-    if (p->tile_end - p->tile == 1 && !p->raw) return swiglu_max(p->product->k, 1); /* nothing is read again */
+    const size_t chunks = p->slice_bytes / swiglu_form_bytes(p->weights.product->path->form, lanes, SWIGLU_CHUNK);
+    if (p->tile_end - p->tile == 1 && p->weights.kind == SWIGLU_PACKED) return swiglu_max(p->weights.product->k, 1); /* nothing is read again */
     return swiglu_max(chunks, 1) * SWIGLU_CHUNK;
-}
-
-/* A slice is a whole number of chunks, at least one. */
-size_t swiglu_pass_buffer(const struct swiglu_product *product, unsigned vl, size_t slice_bytes) {
-    return swiglu_max(slice_bytes, swiglu_form_bytes(product->path->form, 2 * (size_t)vl * product->path->panels, SWIGLU_CHUNK));
-}
-
-/* Depths [k, k + n) of the panels of one tile: where they are, and what to prefetch while they run. */
-struct slice {
-    size_t panel, k, n;
-    const char *w0, *w1;
-};
-
-static struct slice slice_at(const struct swiglu_pass *p, size_t panels, size_t panel, size_t k, size_t n) {
-    const struct swiglu_product *w = p->product;
-    const size_t lanes = 2 * (size_t)p->kern->vl;
-    if (p->raw) {
-        swiglu_raw_pack(p->raw, p->kern, w, panel, panels, k, n, p->buffer);
-        return (struct slice){panel, k, n, p->buffer, p->buffer + swiglu_form_bytes(w->path->form, lanes, n)};
-    }
-    const char *const w0 = w->data + panel * w->panel_bytes + swiglu_form_bytes(w->path->form, lanes, k);
-    return (struct slice){panel, k, n, w0, w0 + w->panel_bytes};
 }
 
 /* What the row tiles of a panel have in common. */
 static struct swiglu_store_args store_of(const struct swiglu_pass *p, size_t panel, size_t panels) {
     const struct swiglu_result *r = p->result;
-    const size_t column = panel * p->product->units_per_panel;
+    const size_t column = panel * p->weights.product->units_per_panel;
     return (struct swiglu_store_args){.bias = r->bias ? r->bias + column : NULL, .vectors = 2 * (unsigned)panels,
-                                      .valid = p->product->n_units - column, .dtype = r->dtype, .ld_bytes = r->ld_bytes,
+                                      .valid = p->weights.product->n_units - column, .dtype = r->dtype, .ld_bytes = r->ld_bytes,
                                       .sum_bytes = r->sum_bytes};
 }
 
 /* The rest, for one of them. */
 static void aim_store(const struct swiglu_pass *p, unsigned mr, size_t row, size_t panel,
-                      struct swiglu_store_args *a, struct swiglu_runs *runs) {
+                      struct swiglu_store_args *a, struct swiglu_fetches *list) {
     const struct swiglu_result *r = p->result;
-    const size_t column = panel * p->product->units_per_panel, bytes = swiglu_float_bytes(r->dtype);
+    const size_t column = panel * p->weights.product->units_per_panel, bytes = swiglu_float_bytes(r->dtype);
     const size_t columns = swiglu_min(a->valid, (size_t)a->vectors * p->kern->vl);
     a->rows = (unsigned)swiglu_min(mr, r->n_rows - row);
     a->y = r->y + row * r->ld_bytes + column * bytes;
-    swiglu_runs_add(runs, a->y, a->rows, r->ld_bytes, columns * bytes);
+    swiglu_fetch_add(list, a->y, a->rows, r->ld_bytes, columns * bytes);
     if (!r->sum) return;
     a->sum = (const float *)((const char *)r->sum + row * r->sum_bytes) + column;
-    if (a->sum != a->y) swiglu_runs_add(runs, a->sum, a->rows, r->sum_bytes, columns * sizeof(float));
+    if (a->sum != a->y) swiglu_fetch_add(list, a->sum, a->rows, r->sum_bytes, columns * sizeof(float));
 }
 
-static void run_slice(const struct swiglu_pass *p, const struct slice *s, size_t panels, const struct slice *next, float *c,
+static void run_slice(const struct swiglu_pass *p, const struct swiglu_slice *s, size_t panels, const struct swiglu_slice *next, float *c,
                       size_t c_per_row) {
-    const struct swiglu_product *w = p->product;
-    const size_t first_row = swiglu_plan_row(p->rows, p->tile), n_tiles = p->tile_end - p->tile;
+    const struct swiglu_product *w = p->weights.product;
+    const size_t first_row = swiglu_tiles_row(p->rows, p->tile), n_tiles = p->tile_end - p->tile;
     const size_t per_row = panels * 2 * p->kern->vl;
-    const size_t next_bytes = next ? swiglu_form_bytes(w->path->form, per_row, next->n) : 0;
     const size_t row_bytes = s->n * swiglu_staged_k_bytes(w->path->x);
     const int last = s->k + s->n == w->k;
-    struct swiglu_runs runs;
+    struct swiglu_fetches list;
     struct swiglu_store_args store;
-    struct swiglu_tile_args a = {.w0 = s->w0, .w1 = s->w1, .n_k = s->n, .add = s->k > 0 || p->add, .out = runs.at};
+    struct swiglu_tile_args a = {.w0 = s->w0, .w1 = s->w1, .n_k = s->n, .add = s->k > 0 || p->add, .out = list.at};
     if (last && p->result) store = store_of(p, s->panel, panels), a.store = &store;
     for (unsigned i = p->tile; i < p->tile_end; i++) {
-        const struct swiglu_shape *t = swiglu_plan_shape(p->rows, i);
-        const size_t row = swiglu_plan_row(p->rows, i);
+        const struct swiglu_shape *t = swiglu_tiles_shape(p->rows, i);
+        const size_t row = swiglu_tiles_row(p->rows, i);
         a.x = p->staged + row * p->row_bytes + swiglu_staged_at(w->path->x, t->mr, s->k);
         a.next_x = i + 1 < p->tile_end ? a.x + t->mr * p->row_bytes : a.x;
         a.c = c + (row - first_row) * c_per_row;
-        if (p->raw && next)
-            swiglu_raw_aim(p->raw, w, next->panel, panels, next->k, next->n, i - p->tile, n_tiles, &a);
-        else
-            aim_prefetch(&a, s->n / w->path->fetch_k, next ? next->w0 : NULL, next_bytes, panels, w->panel_bytes, i - p->tile, n_tiles);
-        runs.n = 0;
-        if (a.store) store.c = a.c, aim_store(p, t->mr, row, s->panel, &store, &runs);
-        if (last && p->aim) p->aim(p->ctx, p, i, s->panel, &runs);
+        swiglu_weights_aim(&p->weights, p->kern, next, panels, i - p->tile, n_tiles, &a);
+        list.n = 0;
+        if (a.store) store.c = a.c, aim_store(p, t->mr, row, s->panel, &store, &list);
+        if (last && p->aim) p->aim(p->ctx, p, i, s->panel, &list);
         if (row_bytes < SWIGLU_RECORD * 4 && i + 1 < p->tile_end) { /* line by line, half of what is fetched would be gaps */
-            swiglu_runs_add(&runs, a.next_x, t->mr, SWIGLU_RECORD_BYTES, row_bytes);
+            swiglu_fetch_add(&list, a.next_x, t->mr, SWIGLU_RECORD_BYTES, row_bytes);
             a.next_x = a.x;
         }
-        swiglu_runs_add(&runs, a.c, 1, 0, t->mr * per_row * sizeof(float)); /* last: it repeats, and short rows cost more */
-        a.out_last = runs.at + runs.n - 1;
+        swiglu_fetch_add(&list, a.c, 1, 0, t->mr * per_row * sizeof(float)); /* last: it repeats, and short rows cost more */
+        a.out_last = list.at + list.n - 1;
         swiglu_path_tile(w->path, t)(&a);
         if (last && p->finish) p->finish(p->ctx, p, i, s->panel, a.c);
     }
 }
 
 void swiglu_pass_run(const struct swiglu_pass *p) {
-    const struct swiglu_product *w = p->product;
-    const size_t panels = swiglu_path_panels(w->path, swiglu_plan_shape(p->rows, p->tile)), per_row = panels * 2 * p->kern->vl;
+    const struct swiglu_product *w = p->weights.product;
+    const size_t panels = swiglu_path_panels(w->path, swiglu_tiles_shape(p->rows, p->tile));
+    const size_t per_row = panels * 2 * p->kern->vl;
     const size_t slice_k = slice_k_of(p, per_row);
-    const size_t first_row = swiglu_plan_row(p->rows, p->tile);
+    const size_t first_row = swiglu_tiles_row(p->rows, p->tile);
     /* one slice and no outliving totals: they stay in one small tile */
     const size_t c_per_row = w->k > slice_k || p->totals ? per_row : 0;
     for (size_t panel = p->panel; panel < p->panel_end; panel += panels) {
         float *const c = p->totals ? p->totals + (panel / panels * p->rows_padded + first_row) * per_row : p->scratch;
         size_t k = 0;
         do {
-            const struct slice s = slice_at(p, panels, panel, k, swiglu_min(slice_k, w->k - k));
+            const struct swiglu_slice s =
+                swiglu_weights_slice(&p->weights, p->kern, panel, panels, k, swiglu_min(slice_k, w->k - k));
             const int last = k + s.n == w->k;
-            struct slice next = {.panel = last ? panel + panels : panel, .k = last ? 0 : k + s.n};
+            struct swiglu_slice next = {.panel = last ? panel + panels : panel, .k = last ? 0 : k + s.n};
             next.n = swiglu_min(slice_k, w->k - next.k);
             const int more = next.panel < p->panel_end;
-            if (more && !p->raw) next.w0 = w->data + next.panel * w->panel_bytes + swiglu_form_bytes(w->path->form, 2 * (size_t)p->kern->vl, next.k);
+            if (more && p->weights.kind == SWIGLU_PACKED) next.w0 = w->data + next.panel * w->panel_bytes + swiglu_form_bytes(w->path->form, 2 * (size_t)p->kern->vl, next.k);
             run_slice(p, &s, panels, more ? &next : NULL, c, c_per_row);
             k += s.n;
         } while (k < w->k);
     }
 }
 
-size_t swiglu_pass_panels(const struct swiglu_product *product, const struct swiglu_row_plan *rows, size_t n_rows,
+size_t swiglu_pass_panels(const struct swiglu_product *product, const struct swiglu_tiles *rows, size_t n_rows,
                           unsigned n_threads) {
     const size_t step = swiglu_path_panels(product->path, &rows->a), all = swiglu_max(swiglu_ceil_div(product->n_panels, step) * step, step);
     /* 100 GFLOP/s and 15 GB/s are round figures of a recent core: only the size of tickets depends on them */

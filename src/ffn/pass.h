@@ -4,8 +4,8 @@
 #define SWIGLU_PASS_H
 
 #include "ffn/block.h"
-#include "ffn/plan.h"
-#include "ffn/raw.h"
+#include "ffn/tiles.h"
+#include "ffn/weights.h"
 
 struct swiglu_pass;
 
@@ -13,16 +13,16 @@ struct swiglu_pass;
 typedef void swiglu_finish_fn(void *ctx, const struct swiglu_pass *pass, unsigned tile, size_t panel, const float *c);
 
 /* What a tile and its finish will touch, to be fetched meanwhile. */
-struct swiglu_runs {
+struct swiglu_fetches {
     size_t n;
-    struct swiglu_run at[8];
+    struct swiglu_fetch at[8];
 };
-static inline void swiglu_runs_add(struct swiglu_runs *l, const void *at, size_t rows, size_t stride, size_t bytes) {
-    if (rows && bytes) l->at[l->n++] = (struct swiglu_run){at, bytes, rows, stride};
+static inline void swiglu_fetch_add(struct swiglu_fetches *l, const void *at, size_t rows, size_t stride, size_t bytes) {
+    if (rows && bytes) l->at[l->n++] = (struct swiglu_fetch){at, bytes, rows, stride};
 }
 
 /* Called before the tile that completes the totals; finish follows it. Adds at most 6 runs. */
-typedef void swiglu_aim_fn(void *ctx, const struct swiglu_pass *pass, unsigned tile, size_t panel, struct swiglu_runs *runs);
+typedef void swiglu_aim_fn(void *ctx, const struct swiglu_pass *pass, unsigned tile, size_t panel, struct swiglu_fetches *list);
 
 /* A matrix that the totals become: its rows are those of the pass, its columns the units of the product. */
 struct swiglu_result {
@@ -36,13 +36,11 @@ struct swiglu_result {
 
 struct swiglu_pass {
     const struct swiglu_kern *kern;
-    const struct swiglu_product *product;
-    const struct swiglu_row_plan *rows;
+    struct swiglu_weights weights;
+    const struct swiglu_tiles *rows;
     const char *staged;      /* tiles of rows; row r begins row_bytes * r after it */
     size_t row_bytes;
     size_t slice_bytes;      /* of a tile's panels that stay in L2 while the row tiles pass over them */
-    const struct swiglu_raw *raw; /* or NULL: product->data is packed. Otherwise slices are packed into buffer */
-    char *buffer;            /* swiglu_pass_buffer bytes */
     size_t panel, panel_end; /* whole tiles' panels */
     unsigned tile, tile_end;
     float *scratch;          /* for the pass's rows x vectors of a tile */
@@ -55,13 +53,10 @@ struct swiglu_pass {
     void *ctx;
 };
 
-/* Bytes of the buffer of a pass over raw weights. */
-size_t swiglu_pass_buffer(const struct swiglu_product *product, unsigned vl, size_t slice_bytes);
-
 void swiglu_pass_run(const struct swiglu_pass *pass);
 
 /* Panels per ticket for about a tenth of a millisecond, in multiples of a tile's panels; one thread takes all at once. */
-size_t swiglu_pass_panels(const struct swiglu_product *product, const struct swiglu_row_plan *rows, size_t n_rows,
+size_t swiglu_pass_panels(const struct swiglu_product *product, const struct swiglu_tiles *rows, size_t n_rows,
                           unsigned n_threads);
 
 #endif

@@ -5,6 +5,11 @@
 
 #include "ffn/pool.h"
 
+const void *swiglu_caller_mark(void) {
+    static _Thread_local char here;
+    return &here;
+}
+
 static void work(void *arg) {
     struct swiglu_schedule *s = arg;
     const unsigned thread = atomic_fetch_add_explicit(&s->next_thread, 1, memory_order_relaxed);

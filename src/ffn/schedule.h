@@ -22,6 +22,9 @@ struct swiglu_schedule {
     atomic_uint next_thread;
 };
 
+/* The same address whenever the same thread asks. */
+const void *swiglu_caller_mark(void);
+
 /* Threads a runner may give: what scratch must be there for. */
 static inline unsigned swiglu_runner_threads(const struct swiglu_runner *runner) {
     return runner && runner->run && runner->n_threads ? runner->n_threads : 1;

@@ -6,14 +6,14 @@
 #include <stdbool.h>
 
 #include "ffn/block.h"
-#include "ffn/raw.h"
+#include "ffn/weights.h"
 
 enum { SWIGLU_TOKEN_CHUNK = 512 }; /* tokens per chain of a weight gradient: decides bits */
 
 struct swiglu_step {
     const struct swiglu_kern *kern;
     const struct swiglu_desc *desc;   /* checked; every matrix has data, of float dtype */
-    int compute_up, compute_down;     /* resolved */
+    int compute_first, compute_down;     /* resolved */
     size_t m;
     unsigned flags;
 };

@@ -14,7 +14,6 @@
 #include "ffn/pass.h"
 #include "ffn/schedule.h"
 #include "ffn/train_layout.h"
-#include "ffn/weights.h"
 
 /* Phases of a token chunk: one that prepares it, then these for each block of hidden units. */
 enum { GATE_UP, HIDDEN, TURN, PRODUCTS, PHASES_PER_BLOCK };
@@ -59,8 +58,8 @@ static size_t spread(const struct back *job) { return job->n_threads > 1 ? 8 * (
 
 static void stage_tile(const struct spot *s, unsigned tile, const struct swiglu_crows *from, size_t k, size_t row_bytes,
                        int x, char *to) {
-    const struct swiglu_shape *t = swiglu_plan_shape(&s->p.tokens, tile);
-    const unsigned row = swiglu_plan_row(&s->p.tokens, tile);
+    const struct swiglu_shape *t = swiglu_tiles_shape(&s->p.tokens, tile);
+    const unsigned row = swiglu_tiles_row(&s->p.tokens, tile);
     const size_t ld_bytes = from->ld_elems * swiglu_float_bytes(from->dtype);
     const struct swiglu_stage_args a = {.src = (const char *)from->data + (s->token + row) * ld_bytes, .dtype = from->dtype,
                                         .ld_bytes = ld_bytes, .rows = (unsigned)swiglu_min(t->mr, s->p.n_tokens - row),
@@ -103,7 +102,7 @@ static void prepare_chunk(const struct spot *s, size_t ticket) {
     const struct back *job = s->job;
     const struct swiglu_desc *d = job->step->desc;
     const unsigned vl = job->step->kern->vl;
-    const size_t tiles = swiglu_plan_tiles(&s->p.tokens), x_panels = s->p.x.n_panels;
+    const size_t tiles = swiglu_tiles_count(&s->p.tokens), x_panels = s->p.x.n_panels;
     const size_t n = tiles + x_panels + swiglu_ceil_div(d->d_out, 2 * (size_t)vl), n_tickets = spread(job);
     char *const buffer = job->work + job->at.scratch + s->thread * job->at.scratch_bytes + job->at.totals_bytes;
     struct swiglu_product dy = s->p.h; /* the shape of panels of dy over tokens */
@@ -131,7 +130,7 @@ static void prepare_chunk(const struct spot *s, size_t ticket) {
 static struct swiglu_raw raw_dx(const struct spot *s) {
     struct swiglu_raw raw = s->job->first;
     for (unsigned v = 0; v < raw.n_views; v++) raw.view[v] = swiglu_view_turn(raw.view[v]);
-    raw.run = SWIGLU_RUN;
+    raw.turn = SWIGLU_TURN_UNITS;
     raw.col = s->unit;
     raw.n_cols = s->p.n_units;
     return raw;
@@ -163,9 +162,9 @@ static void aim_grad(struct hidden *ctx, const struct swiglu_pass *p, unsigned t
     const struct spot *s = ctx->spot;
     const struct back *job = s->job;
     struct swiglu_grad_args *a = &ctx->args;
-    const struct swiglu_shape *t = swiglu_plan_shape(p->rows, tile);
-    const size_t unit = panel * p->product->units_per_panel, row = swiglu_plan_row(p->rows, tile);
-    const unsigned panels = swiglu_path_panels(p->product->path, t);
+    const struct swiglu_shape *t = swiglu_tiles_shape(p->rows, tile);
+    const size_t unit = panel * p->weights.product->units_per_panel, row = swiglu_tiles_row(p->rows, tile);
+    const unsigned panels = swiglu_path_panels(p->weights.product->path, t);
     *a = (struct swiglu_grad_args){.act = &job->step->desc->act, .mr = t->mr,
                                    .rows = (unsigned)swiglu_min(t->mr, s->p.n_tokens - row), .vectors = 2 * panels,
                                    .gated = job->n_halves == 2, .valid = s->p.n_units - unit, .form_h = s->p.h.path->form,
@@ -176,7 +175,7 @@ static void aim_grad(struct hidden *ctx, const struct swiglu_pass *p, unsigned t
     a->h = job->work + job->at.h + panel * s->p.h.panel_bytes + swiglu_form_bytes(a->form_h, lanes, row);
     a->dg = job->work + job->at.dg + d_at;
     a->du = job->work + job->at.du + d_at;
-    const size_t run = unit / SWIGLU_RUN * SWIGLU_RUN, in_run = unit % SWIGLU_RUN;
+    const size_t run = unit / SWIGLU_TURN_UNITS * SWIGLU_TURN_UNITS, in_run = unit % SWIGLU_TURN_UNITS;
     char *rows[2];
     for (int half = 0; half < 2; half++) {
         const size_t k = swiglu_raw_turn(&ctx->dx, s->p.dx.path->form, run, half) + in_run;
@@ -186,21 +185,21 @@ static void aim_grad(struct hidden *ctx, const struct swiglu_pass *p, unsigned t
     a->row_du = rows[1];
 }
 
-static void aim_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, struct swiglu_runs *runs) {
+static void aim_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, struct swiglu_fetches *list) {
     struct hidden *const hidden = ctx;
     const struct swiglu_grad_args *const a = &hidden->args;
     const struct swiglu_back_products *products = &hidden->spot->p;
-    const size_t vl = p->kern->vl, panels = swiglu_path_panels(p->product->path, swiglu_plan_shape(p->rows, tile));
+    const size_t vl = p->kern->vl, panels = swiglu_path_panels(p->weights.product->path, swiglu_tiles_shape(p->rows, tile));
     aim_grad(hidden, p, tile, panel);
     const size_t h = swiglu_form_bytes(products->h.path->form, 2 * vl, a->mr);
     const size_t d = swiglu_form_bytes(products->d.path->form, 2 * vl, a->mr);
     const size_t row = a->vectors * vl * swiglu_staged_k_bytes(a->x);
-    swiglu_runs_add(runs, a->gate, swiglu_ceil_div(a->vectors, a->per_group), a->group_elems * sizeof(float),
+    swiglu_fetch_add(list, a->gate, swiglu_ceil_div(a->vectors, a->per_group), a->group_elems * sizeof(float),
                     a->mr * a->row_elems * sizeof(float));
-    swiglu_runs_add(runs, a->h, panels, a->panel_h_bytes, h);
+    swiglu_fetch_add(list, a->h, panels, a->panel_h_bytes, h);
     for (unsigned half = 0; half < hidden->spot->job->n_halves; half++) {
-        swiglu_runs_add(runs, half ? a->du : a->dg, panels, a->panel_d_bytes, d);
-        swiglu_runs_add(runs, half ? a->row_du : a->row_dg, a->mr, SWIGLU_RECORD_BYTES, row);
+        swiglu_fetch_add(list, half ? a->du : a->dg, panels, a->panel_d_bytes, d);
+        swiglu_fetch_add(list, half ? a->row_du : a->row_dg, a->mr, SWIGLU_RECORD_BYTES, row);
     }
 }
 
@@ -234,7 +233,7 @@ struct grid {
 /* One product of the last phase: what its rows are, and where the gradient of (row, column) goes. */
 struct target {
     const struct swiglu_product *product;
-    const struct swiglu_row_plan *rows;
+    const struct swiglu_tiles *rows;
     size_t n_rows;
     const char *staged, *panels; /* panels: NULL where the weights are raw */
     struct swiglu_raw raw;
@@ -250,9 +249,9 @@ static char *grid_at(const struct grid *g, size_t row, size_t col) {
 /* [in, out] weights: the other side is contiguous. */
 static void finish_scattered(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
     const struct target *g = ctx;
-    const struct swiglu_shape *t = swiglu_plan_shape(p->rows, tile);
-    const size_t column = panel * p->product->units_per_panel, row = swiglu_plan_row(p->rows, tile);
-    const size_t lanes = 2 * (size_t)swiglu_path_panels(p->product->path, t) * p->kern->vl, valid = swiglu_min(p->product->n_units - column, lanes);
+    const struct swiglu_shape *t = swiglu_tiles_shape(p->rows, tile);
+    const size_t column = panel * p->weights.product->units_per_panel, row = swiglu_tiles_row(p->rows, tile);
+    const size_t lanes = 2 * (size_t)swiglu_path_panels(p->weights.product->path, t) * p->kern->vl, valid = swiglu_min(p->weights.product->n_units - column, lanes);
     const size_t rows = swiglu_min(t->mr, g->n_rows - row);
     for (size_t r = 0; r < rows; r++)
         for (size_t j = 0; j < valid; j++) {
@@ -342,7 +341,7 @@ static struct target target_of(const struct spot *s, int what) {
 }
 
 static unsigned groups_of(const struct back *job, const struct target *t) {
-    return job->n_threads > 1 && t->panels && swiglu_plan_tiles(t->rows) > 16 ? 2 : 1; /* raw: or it would be packed twice */
+    return job->n_threads > 1 && t->panels && swiglu_tiles_count(t->rows) > 16 ? 2 : 1; /* raw: or it would be packed twice */
 }
 
 static size_t panels_of(const struct back *job, const struct target *t) {
@@ -358,19 +357,17 @@ static size_t target_tickets(const struct spot *s, int what) {
 /* p says what becomes of the totals; the rest of it is set here. */
 static void run_pass(const struct spot *s, const struct target *t, size_t ticket, struct swiglu_pass p) {
     const struct back *job = s->job;
-    const unsigned groups = groups_of(job, t), group = (unsigned)(ticket % groups), tiles = swiglu_plan_tiles(t->rows);
+    const unsigned groups = groups_of(job, t), group = (unsigned)(ticket % groups), tiles = swiglu_tiles_count(t->rows);
     const size_t per_ticket = panels_of(job, t);
     char *const scratch = job->work + job->at.scratch + s->thread * job->at.scratch_bytes;
     struct swiglu_product product = *t->product;
     product.data = (char *)t->panels; /* only read */
     p.kern = job->step->kern;
-    p.product = &product;
+    p.weights = (struct swiglu_weights){t->panels ? SWIGLU_PACKED : SWIGLU_RAW, &product, t->raw, scratch + job->at.totals_bytes};
     p.rows = t->rows;
     p.staged = t->staged;
     p.row_bytes = t->row_bytes;
     p.slice_bytes = SWIGLU_BACK_SLICE;
-    p.raw = t->panels ? NULL : &t->raw;
-    p.buffer = scratch + job->at.totals_bytes;
     p.scratch = (float *)scratch;
     p.rows_padded = swiglu_kept_rows(s->p.n_tokens);
     p.panel = ticket / groups * per_ticket;
@@ -466,11 +463,9 @@ static void run_ticket(void *ctx, unsigned thread, size_t phase, size_t ticket) 
 
 void swiglu_train_backward_run(const struct swiglu_step *s, struct swiglu_crows x, struct swiglu_crows dy, const float *saved,
                                const struct swiglu_grads *grads, char *work, const struct swiglu_runner *runner) {
-    const int gated = swiglu_step_halves(s) == 2;
-    struct back job = {.step = s, .x = x, .dy = dy, .saved = saved, .grads = *grads,
-                       .half = {swiglu_desc_half(s->desc, !gated), swiglu_desc_half(s->desc, 1)},
-                       .down = swiglu_desc_down(s->desc), .n_halves = (unsigned)swiglu_step_halves(s),
+    struct back job = {.step = s, .x = x, .dy = dy, .saved = saved, .grads = *grads, .down = swiglu_desc_down(s->desc),
                        .n_threads = swiglu_runner_threads(runner), .work = work};
+    job.n_halves = (unsigned)swiglu_desc_halves(s->desc, job.half);
     job.first = swiglu_step_raw(s);
     (void)swiglu_back_layout(s, job.n_threads, &job.at); /* the same numbers as when the size was checked */
     float *const bias = (float *)(work + job.at.bias);

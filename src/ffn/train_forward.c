@@ -7,9 +7,8 @@
 
 #include "base/checked.h"
 #include "ffn/forward.h"
-#include "ffn/plan.h"
+#include "ffn/tiles.h"
 #include "ffn/schedule.h"
-#include "ffn/weights.h"
 
 /* A block whose weights stay raw, and where its packed biases and the rest of the workspace lie. */
 struct forward_layout {
@@ -26,22 +25,20 @@ static bool lay_out(const struct swiglu_step *s, unsigned n_threads, struct forw
     memset(l, 0, sizeof *l);
     *b = (struct swiglu_block){.kern = s->kern, .d_in = d->d_in, .d_ff = d->d_ff, .d_out = d->d_out,
                                .gated = swiglu_step_halves(s) == 2, .act = d->act};
-    b->up = (struct swiglu_product){.path = swiglu_train_path(s->kern, s->compute_up), .k = d->d_in, .n_units = d->d_ff};
+    b->first = (struct swiglu_product){.path = swiglu_train_path(s->kern, s->compute_first), .k = d->d_in, .n_units = d->d_ff};
     b->down = (struct swiglu_product){.path = swiglu_train_path(s->kern, s->compute_down), .k = d->d_ff, .n_units = d->d_out};
-    l->train.up = swiglu_step_raw(s);
+    l->train.first = swiglu_step_raw(s);
     l->train.down = (struct swiglu_raw){.view = {swiglu_view_half(&down)}, .n_views = 1};
-    return swiglu_product_shape(&b->up, s->kern, b->gated) || swiglu_product_shape(&b->down, s->kern, 0) ||
-           swiglu_reserve(&l->total, swiglu_product_lanes(&b->up, s->kern->vl), sizeof(float), &l->up_bias) ||
+    return swiglu_product_shape(&b->first, s->kern, b->gated) || swiglu_product_shape(&b->down, s->kern, 0) ||
+           swiglu_reserve(&l->total, swiglu_product_lanes(&b->first, s->kern->vl), sizeof(float), &l->up_bias) ||
            swiglu_reserve(&l->total, swiglu_product_lanes(&b->down, s->kern->vl), sizeof(float), &l->down_bias) ||
            swiglu_forward_size(b, &l->train, s->m, n_threads, &forward) || swiglu_reserve(&l->total, 1, forward, &l->work);
 }
 
 struct swiglu_raw swiglu_step_raw(const struct swiglu_step *s) {
-    struct swiglu_raw raw = {.n_views = (unsigned)swiglu_step_halves(s)};
-    for (unsigned v = 0; v < raw.n_views; v++) {
-        const struct swiglu_half half = swiglu_desc_half(s->desc, raw.n_views == 2 ? (int)v : 1);
-        raw.view[v] = swiglu_view_half(&half);
-    }
+    struct swiglu_half halves[2];
+    struct swiglu_raw raw = {.n_views = (unsigned)swiglu_desc_halves(s->desc, halves)};
+    for (unsigned v = 0; v < raw.n_views; v++) raw.view[v] = swiglu_view_half(&halves[v]);
     return raw;
 }
 
@@ -57,8 +54,8 @@ static void clear_padding(const struct swiglu_step *s, const struct swiglu_produ
     const size_t per_row = swiglu_kept_per_row(s->desc->d_ff, swiglu_step_halves(s) == 2);
     for (size_t row = 0; row < s->m; row += SWIGLU_ROW_BLOCK) {
         const unsigned n = (unsigned)swiglu_min(s->m - row, SWIGLU_ROW_BLOCK);
-        const struct swiglu_row_plan rows = swiglu_plan_rows(s->kern, n);
-        const size_t written = swiglu_plan_row(&rows, swiglu_plan_tiles(&rows)), kept = swiglu_kept_rows(n);
+        const struct swiglu_tiles rows = swiglu_tiles_of(s->kern, n);
+        const size_t written = swiglu_tiles_row(&rows, swiglu_tiles_count(&rows)), kept = swiglu_kept_rows(n);
         const size_t panels = swiglu_path_panels(up->path, &rows.a), lanes = panels * 2 * s->kern->vl, groups = swiglu_ceil_div(up->n_panels, panels);
         float *const at = saved + row * per_row;
         for (size_t g = 0; g < groups && written < kept; g++)
@@ -69,16 +66,16 @@ static void clear_padding(const struct swiglu_step *s, const struct swiglu_produ
 
 void swiglu_train_forward_run(const struct swiglu_step *s, struct swiglu_crows x, struct swiglu_rows y, float *saved,
                               char *work, const struct swiglu_runner *runner) {
-    const struct swiglu_half halves[2] = {swiglu_desc_half(s->desc, swiglu_step_halves(s) == 2 ? 0 : 1),
-                                          swiglu_desc_half(s->desc, 1)};
     const struct swiglu_half down = swiglu_desc_down(s->desc);
+    struct swiglu_half halves[2];
+    const int n_halves = swiglu_desc_halves(s->desc, halves);
     struct forward_layout l;
     (void)lay_out(s, swiglu_runner_threads(runner), &l); /* the same numbers as when the size was checked */
     float *const up_bias = (float *)(work + l.up_bias), *const down_bias = (float *)(work + l.down_bias);
     l.train.saved = saved;
-    if (saved) clear_padding(s, &l.block.up, saved);
-    if (swiglu_product_bias(&l.block.up, s->kern->vl, halves, (int)swiglu_step_halves(s), 0, up_bias))
-        l.block.up.bias = up_bias;
+    if (saved) clear_padding(s, &l.block.first, saved);
+    if (swiglu_product_bias(&l.block.first, s->kern->vl, halves, n_halves, 0, up_bias))
+        l.block.first.bias = up_bias;
     if (swiglu_product_bias(&l.block.down, s->kern->vl, &down, 1, 0, down_bias)) l.block.down.bias = down_bias;
     swiglu_forward_run(&l.block, &l.train, s->m, x, y, work + l.work, runner);
 }

@@ -7,10 +7,9 @@
 #include "dtype/dtype.h"
 #include "ffn/forward.h"
 #include "ffn/pass.h"
-#include "ffn/weights.h"
 
 static size_t padded(const struct swiglu_step *s, size_t n) { /* even where depths are eaten in pairs */
-    return s->compute_up == SWIGLU_COMPUTE_BF16 ? n + n % 2 : n;
+    return s->compute_first == SWIGLU_COMPUTE_BF16 ? n + n % 2 : n;
 }
 
 size_t swiglu_back_depth(const struct swiglu_step *s, size_t n_units) {
@@ -32,13 +31,13 @@ static bool shape_tokens(struct swiglu_product *p, const struct swiglu_kern *ker
 bool swiglu_back_products(const struct swiglu_step *s, size_t n_tokens, size_t n_units, struct swiglu_back_products *p) {
     const struct swiglu_desc *d = s->desc;
     const struct swiglu_kern *k = s->kern;
-    const int up = s->compute_up, down = s->compute_down;
+    const int up = s->compute_first, down = s->compute_down;
     p->n_tokens = n_tokens;
     p->n_units = n_units;
-    p->tokens = swiglu_plan_rows(k, n_tokens);
-    p->units = swiglu_plan_rows(k, n_units);
-    p->outs = swiglu_plan_rows(k, d->d_out);
-    p->down = swiglu_plan_rows(k, swiglu_desc_trained(d, 2)->rows);
+    p->tokens = swiglu_tiles_of(k, n_tokens);
+    p->units = swiglu_tiles_of(k, n_units);
+    p->outs = swiglu_tiles_of(k, d->d_out);
+    p->down = swiglu_tiles_of(k, swiglu_desc_trained(d, 2)->rows);
     return shape(&p->gate_up, k, up, d->d_in, n_units, swiglu_step_halves(s) == 2) ||
            shape(&p->dh, k, down, d->d_out, n_units, 0) ||
            shape(&p->dx, k, up, swiglu_back_depth(s, n_units), d->d_in, 0) ||
@@ -94,7 +93,7 @@ bool swiglu_back_layout(const struct swiglu_step *s, unsigned n_threads, struct 
     const struct swiglu_product *const raw[3] = {&p.gate_up, &p.dh, &p.dx};
     l->buffer_bytes = l->panel_bytes; /* of one panel of dy, or a slice of weights */
     for (int i = 0; i < 3; i++) {
-        l->buffer_bytes = swiglu_max(l->buffer_bytes, swiglu_pass_buffer(raw[i], vl, SWIGLU_BACK_SLICE));
+        l->buffer_bytes = swiglu_max(l->buffer_bytes, swiglu_weights_buffer(raw[i], vl, SWIGLU_BACK_SLICE));
         l->totals_bytes = swiglu_max(l->totals_bytes, rows * 2 * vl * raw[i]->path->panels * sizeof(float));
     }
     return bad || reserve_sums(s, t, l->sums) || swiglu_align_up(l->totals_bytes + l->buffer_bytes, 64, &l->scratch_bytes) ||

@@ -3,11 +3,11 @@
 #ifndef SWIGLU_TRAIN_LAYOUT_H
 #define SWIGLU_TRAIN_LAYOUT_H
 
-#include "ffn/plan.h"
+#include "ffn/tiles.h"
 #include "ffn/train.h"
 
 enum {
-    SWIGLU_RUN = 128,      /* hidden units of gate, then as many of up, in the depth of dx */
+    SWIGLU_TURN_UNITS = 128,      /* hidden units of gate, then as many of up, in the depth of dx */
     SWIGLU_ROW_PADDING = 8, /* above any tile's rows without data */
     SWIGLU_BACK_SLICE = 512 << 10 /* bytes of weights that stay in L2 */
 };
@@ -20,7 +20,7 @@ enum {
  *   ones_*  units or d_out x tokens x 1 (biases) */
 struct swiglu_back_products {
     struct swiglu_product gate_up, dh, dx, x, h, d, ones_up, ones_down;
-    struct swiglu_row_plan tokens, units, outs, down; /* outs: columns of y; down: those whose weights are trained */
+    struct swiglu_tiles tokens, units, outs, down; /* outs: columns of y; down: those whose weights are trained */
     size_t n_tokens, n_units;
 };
 

@@ -3,152 +3,116 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/checked.h"
-#include "base/half.h"
 #include "dtype/dtype.h"
 
-/* n lanes of one step, from `slot` on: v[0], v[stride], ... at depth k of panel. */
-static void put_lanes(const struct swiglu_product *p, unsigned vl, char *panel, size_t k, size_t slot, const float *v,
-                      size_t stride, size_t n) {
-    const struct swiglu_form_info *form = &swiglu_forms[p->path->form];
-    char *const at = panel + (k / form->k_block * 2 * vl + slot) * form->lane_bytes;
-    float *const f = (void *)at;
-    uint16_t *const h = (void *)at;
-    switch (p->path->form) {
-    case SWIGLU_FORM_F32:
-        for (size_t i = 0; i < n; i++) f[i] = v[i * stride];
-        break;
-    case SWIGLU_FORM_F16: /* exact: the weights were f16 */
-        for (size_t i = 0; i < n; i++) h[i] = swiglu_f16_store(v[i * stride]);
-        break;
-    case SWIGLU_FORM_BF16: /* exact: the weights were bf16 */
-        for (size_t i = 0; i < n; i++) h[i] = (uint16_t)(swiglu_f32_bits(v[i * stride]) >> 16);
-        break;
-    case SWIGLU_FORM_BF16_PAIR:
-        for (size_t i = 0; i < n; i++) h[2 * i + k % 2] = swiglu_bf16_staging(v[i * stride]);
-        break;
-    }
+/* ---- packed ---- */
+
+static size_t panel_at(const struct swiglu_weights *s, const struct swiglu_kern *kern, size_t panel, size_t k) {
+    return panel * s->product->panel_bytes + swiglu_form_bytes(s->product->path->form, 2 * (size_t)kern->vl, k);
 }
 
-struct packer {
-    struct swiglu_product *p;
-    unsigned vl;
-    float *rows;    /* decoded rows of one panel half, or one stored row of an in_out matrix */
-    void *scratch;  /* undecoded row of a matrix behind a callback */
-    struct swiglu_progress *progress;
-    struct swiglu_error *error;
-    const char *name;
-};
-
-static enum swiglu_status report(struct packer *c, const struct swiglu_matrix *m, size_t n_rows) {
-    struct swiglu_progress *g = c->progress;
-    struct swiglu_error *const error = c->error;
-    g->done += n_rows * swiglu_matrix_row_bytes(m);
-    REQUIRE(!g->call || !g->call(g->ctx, g->done < g->total ? g->done : g->total, g->total), SWIGLU_E_CANCELLED,
-            "packing %s: cancelled", c->name);
-    return SWIGLU_OK;
+/* Spreads the prefetch over the last tiles. A new line every eight steps slows them down half as much as one every two; where
+ * there are too few tiles for that, more often. */
+static void aim_packed(struct swiglu_tile_args *a, size_t fetches, const char *next, size_t slice, size_t panels,
+                       size_t panel_bytes, size_t i, size_t n) {
+    size_t stride = 16, per_tile = fetches * stride;
+    for (; stride < 64 && per_tile * n < slice; stride *= 2) per_tile *= 2;
+    const size_t needed = per_tile ? slice / per_tile + 1 : n + 1;
+    if (needed <= n && i < n - needed) return;
+    const size_t done = (needed <= n ? i - (n - needed) : i) * per_tile, half = slice / panels;
+    if (done >= slice) return;
+    a->next_w = done < half ? next + done : next + panel_bytes + (done - half);
+    a->next_w_stride = stride;
 }
 
-/* Rows are outputs: the rows of one vector of lanes are decoded side by side, then written down k. */
-static enum swiglu_status pack_out_in(struct packer *c, const struct swiglu_half *half, size_t slot0, size_t n_slots) {
-    const struct swiglu_product *p = c->p;
-    const size_t k = p->k;
-    for (size_t panel = 0; panel < p->n_panels; panel++) {
-        const size_t unit0 = panel * p->units_per_panel, n = swiglu_min(n_slots, p->n_units - unit0);
-        for (size_t i = 0; i < n; i++)
-            TRY(swiglu_matrix_row(half->matrix, half->first + (unit0 + i) * half->stride, c->rows + i * k, c->scratch,
-                                  c->error));
-        for (size_t kk = 0; kk < k; kk++)
-            put_lanes(p, c->vl, p->data + panel * p->panel_bytes, kk, slot0, c->rows + kk, k, n);
-        TRY(report(c, half->matrix, n));
-    }
-    return SWIGLU_OK;
+/* ---- raw ---- */
+
+size_t swiglu_raw_turn(const struct swiglu_raw *raw, int form, size_t col, int half) {
+    const size_t n = swiglu_min(raw->turn, raw->n_cols - col), pair = swiglu_forms[form].k_block - 1;
+    return col * raw->n_views + (half ? n + (pair & n) : 0);
 }
 
-/* Rows are depths: one stored row holds this depth of every output. */
-static enum swiglu_status pack_in_out(struct packer *c, const struct swiglu_half *half, size_t slot0, size_t n_slots) {
-    const struct swiglu_product *p = c->p;
-    for (size_t kk = 0; kk < p->k; kk++) {
-        TRY(swiglu_matrix_row(half->matrix, kk, c->rows, c->scratch, c->error));
-        for (size_t panel = 0; panel < p->n_panels; panel++) {
-            const size_t unit0 = panel * p->units_per_panel, n = swiglu_min(n_slots, p->n_units - unit0);
-            put_lanes(p, c->vl, p->data + panel * p->panel_bytes, kk, slot0, c->rows + half->first + unit0 * half->stride,
-                      half->stride, n);
+/* Depths [k, k + n_k) of n_panels panels from `panel` on, one panel after the other. */
+static void pack_raw(const struct swiglu_raw *raw, const struct swiglu_kern *kern, const struct swiglu_product *product,
+                     size_t panel, size_t n_panels, size_t k, size_t n_k, char *dst) {
+    const int form = product->path->form;
+    const size_t vector = (size_t)kern->vl * swiglu_forms[form].lane_bytes, bytes = swiglu_form_bytes(form, 2 * (size_t)kern->vl, n_k);
+    for (size_t i = 0; i < n_panels; i++, dst += bytes) {
+        const size_t lane = swiglu_min((panel + i) * product->units_per_panel, product->n_units);
+        const size_t n_lanes = swiglu_min(product->units_per_panel, product->n_units - lane);
+        if (n_lanes < product->units_per_panel) memset(dst, 0, bytes); /* lanes that are none */
+        if (n_lanes == 0) continue;
+        if (raw->turn) {
+            for (size_t col = 0; col < raw->n_cols; col += raw->turn)
+                for (unsigned v = 0; v < raw->n_views; v++)
+                    swiglu_view_pack(kern, raw->view[v], raw->row + lane, n_lanes, raw->col + col,
+                                     swiglu_min(raw->turn, raw->n_cols - col), form,
+                                     dst + swiglu_form_bytes(form, 2 * (size_t)kern->vl,
+                                                             swiglu_raw_turn(raw, form, col, (int)v)));
+            continue;
         }
-        TRY(report(c, half->matrix, 1));
+        for (unsigned v = 0; v < raw->n_views; v++)
+            swiglu_view_pack(kern, raw->view[v], raw->row + lane, n_lanes, raw->col + k, n_k, form,
+                             dst + v * vector);
     }
-    return SWIGLU_OK;
 }
 
-static enum swiglu_status pack_half(struct packer *c, const struct swiglu_half *half, size_t slot0, size_t n_slots) {
-    struct swiglu_error *const error = c->error;
-    const struct swiglu_matrix *const m = half->matrix;
-    size_t n, bytes;
-    const int overflow = m->in_out ? SW_MUL(swiglu_matrix_stored_cols(m), sizeof(float), &n)
-                                   : SW_MUL(n_slots * sizeof(float), c->p->k, &n);
-    REQUIRE(!overflow && !SW_ADD(n, (size_t)64, &bytes), SWIGLU_E_SHAPE, "packing %s: a row block overflows", c->name);
-    c->rows = swiglu_alloc(bytes);
-    c->scratch = m->data ? NULL : swiglu_alloc(swiglu_matrix_row_bytes(m));
-    enum swiglu_status status = SWIGLU_OK;
-    if (!c->rows || (!m->data && !c->scratch))
-        status = swiglu_fail(error, SWIGLU_E_MEMORY, SWIGLU_NO_OFFSET, 0, "packing %s: no memory for a row block of %zu bytes",
-                             c->name, bytes);
-    if (!status) status = m->in_out ? pack_in_out(c, half, slot0, n_slots) : pack_out_in(c, half, slot0, n_slots);
-    swiglu_free(c->rows);
-    swiglu_free(c->scratch);
-    return status;
-}
-
-bool swiglu_product_bias(const struct swiglu_product *p, unsigned vl, const struct swiglu_half *halves, int n_halves,
-                         size_t unit0, float *bias) {
-    const size_t n_slots = 2 * (size_t)vl / (size_t)n_halves;
-    int any = 0;
-    for (int i = 0; i < n_halves; i++) any |= halves[i].bias->data != NULL;
-    if (!any) return false;
-    memset(bias, 0, swiglu_product_lanes(p, vl) * sizeof *bias);
-    for (int i = 0; i < n_halves; i++) {
-        const struct swiglu_vector *v = halves[i].bias;
-        for (size_t unit = 0; unit < p->n_units; unit++)
-            bias[unit / p->units_per_panel * 2 * vl + (size_t)i * n_slots + unit % p->units_per_panel] =
-                v->data ? swiglu_vector_at(v, halves[i].first + (unit0 + unit) * halves[i].stride) : -0.0f;
+/* Tiles prefetch lines at a fixed stride, half as many as they have steps. Where depths are contiguous, a tile takes one
+ * lane; where lanes are, a tile takes one line of each of its depths. */
+static void aim_raw(const struct swiglu_raw *raw, const struct swiglu_product *product, size_t panel, size_t n_panels,
+                    size_t k, size_t n_k, size_t i, size_t n, struct swiglu_tile_args *args) {
+    const size_t lane = panel * product->units_per_panel, n_lanes = swiglu_min(n_panels * product->units_per_panel,
+                                                                               product->n_units - lane);
+    const size_t reach = swiglu_max(args->n_k / product->path->fetch_k, 1);
+    const struct swiglu_grid *v = &raw->view[0].main;
+    if (raw->turn) n_k = raw->n_cols;
+    k = raw->col + (raw->turn ? 0 : k);
+    const size_t bytes = swiglu_float_bytes(v->dtype), head_rows = raw->view[0].head_rows, head_cols = raw->view[0].head_cols;
+    const size_t parts = v->row == 1 ? swiglu_ceil_div(n_k, reach) * swiglu_ceil_div(n_lanes * bytes, 64) : n_lanes;
+    const size_t needed = parts * raw->n_views, from = needed < n ? n - needed : 0;
+    if (i < from || i - from >= needed || raw->row + lane < head_rows || k < head_cols) return; /* a head is small */
+    v = &raw->view[(i - from) / parts].main;
+    const size_t part = (i - from) % parts;
+    if (v->row == 1) {
+        const size_t per_line = swiglu_ceil_div(n_k, reach), line = part / per_line, depth = part % per_line * reach;
+        const size_t at = raw->row + lane - head_rows + (k - head_cols + depth) * v->col;
+        args->next_w = swiglu_offset(v->data, at * bytes + line * 64);
+        args->next_w_stride = v->col * bytes;
+    } else {
+        const size_t at = (raw->row + lane - head_rows + part) * v->row + (k - head_cols) * v->col;
+        args->next_w = swiglu_offset(v->data, at * bytes);
+        args->next_w_stride = 64;
     }
-    return true;
 }
 
-bool swiglu_product_shape(struct swiglu_product *p, const struct swiglu_kern *kern, int two) {
-    const struct swiglu_form_info *form = &swiglu_forms[p->path->form];
-    const size_t blocks = swiglu_ceil_div(p->k, form->k_block);
-    size_t panels;
-    p->units_per_panel = two ? kern->vl : 2 * (size_t)kern->vl;
-    p->n_panels = swiglu_ceil_div(p->n_units, p->units_per_panel);
-    /* with k = 0 every sum is empty, but a panel keeps its place */
-    return SW_MUL(swiglu_max(blocks, 1), 2 * (size_t)kern->vl * form->lane_bytes, &p->panel_bytes) ||
-           swiglu_align_up(p->n_panels, p->path->panels, &panels) || SW_MUL(panels, p->panel_bytes, &p->data_bytes);
+/* ---- either ---- */
+
+size_t swiglu_weights_buffer(const struct swiglu_product *product, unsigned vl, size_t slice_bytes) {
+    const struct swiglu_path *path = product->path;
+    return swiglu_max(slice_bytes, swiglu_form_bytes(path->form, 2 * (size_t)vl * path->panels, SWIGLU_CHUNK));
 }
 
-enum swiglu_status swiglu_product_pack(struct swiglu_product *p, const struct swiglu_kern *kern,
-                                       const struct swiglu_half *halves, int n_halves, const char *name,
-                                       struct swiglu_progress *progress, struct swiglu_error *error) {
-    const size_t n_slots = 2 * (size_t)kern->vl / (size_t)n_halves;
-    REQUIRE(!swiglu_product_shape(p, kern, n_halves == 2), SWIGLU_E_SHAPE, "packing %s: %zu panels of depth %zu overflow",
-            name, p->n_panels, p->k);
-    if (p->n_units == 0) return SWIGLU_OK;
-    p->data = swiglu_alloc_big(p->data_bytes);
-    float *bias = swiglu_alloc_array(swiglu_product_lanes(p, kern->vl), sizeof *bias);
-    if (bias && swiglu_product_bias(p, kern->vl, halves, n_halves, 0, bias))
-        p->bias = bias;
+struct swiglu_slice swiglu_weights_slice(const struct swiglu_weights *s, const struct swiglu_kern *kern, size_t panel,
+                                        size_t panels, size_t k, size_t n) {
+    const char *w0 = s->buffer;
+    size_t panel_bytes = swiglu_form_bytes(s->product->path->form, 2 * (size_t)kern->vl, n);
+    if (s->kind == SWIGLU_RAW)
+        pack_raw(&s->raw, kern, s->product, panel, panels, k, n, s->buffer);
     else
-        swiglu_free(bias);
-    REQUIRE(p->data && bias, SWIGLU_E_MEMORY, "packing %s: no memory for %zu bytes", name, p->data_bytes);
-    struct packer c = {.p = p, .vl = kern->vl, .progress = progress, .error = error, .name = name};
-    for (int i = 0; i < n_halves && p->k; i++) TRY(pack_half(&c, &halves[i], (size_t)i * n_slots, n_slots));
-    return SWIGLU_OK;
+        w0 = s->product->data + panel_at(s, kern, panel, k), panel_bytes = s->product->panel_bytes;
+    return (struct swiglu_slice){panel, k, n, w0, w0 + panel_bytes};
 }
 
-void swiglu_product_free(struct swiglu_product *p) {
-    swiglu_free_big(p->data, p->data_bytes);
-    swiglu_free(p->bias);
-    p->data = NULL;
-    p->bias = NULL;
+void swiglu_weights_aim(const struct swiglu_weights *s, const struct swiglu_kern *kern, const struct swiglu_slice *next,
+                       size_t panels, size_t i, size_t n, struct swiglu_tile_args *args) {
+    const struct swiglu_product *p = s->product;
+    args->next_w = args->w0;
+    args->next_w_stride = 0;
+    if (!next) return;
+    if (s->kind == SWIGLU_RAW)
+        aim_raw(&s->raw, p, next->panel, panels, next->k, next->n, i, n, args);
+    else
+        aim_packed(args, args->n_k / p->path->fetch_k, p->data + panel_at(s, kern, next->panel, next->k),
+                   swiglu_form_bytes(p->path->form, panels * 2 * kern->vl, next->n), panels, p->panel_bytes, i, n);
 }

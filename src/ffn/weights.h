@@ -1,32 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packing a caller's matrices into panels. */
+/* Where a pass gets the weights of a product from, a slice at a time. */
 #ifndef SWIGLU_WEIGHTS_H
 #define SWIGLU_WEIGHTS_H
 
-#include <stdbool.h>
+#include "ffn/product.h"
+#include "ffn/view.h"
 
-#include "ffn/block.h"
-
-struct swiglu_progress {
-    int (*call)(void *ctx, uint64_t done, uint64_t total); /* or NULL */
-    void *ctx;
-    uint64_t done, total; /* bytes of weights at their size in the file */
+enum swiglu_weights_kind {
+    SWIGLU_PACKED, /* the product's panels lie in memory */
+    SWIGLU_RAW     /* they are packed from row-major weights into a buffer that stays in L2 */
 };
 
-/* Fills in the numbers of a product of depth p->k for p->n_units in weight form p->wt: steps, panels, bytes. two: a panel
- * holds gate and up. True means that a size overflows. */
-bool swiglu_product_shape(struct swiglu_product *p, const struct swiglu_kern *kern, int two);
+/* Row-major weights of a product, as a training step reads them. */
+struct swiglu_raw {
+    struct swiglu_view view[2];
+    unsigned n_views;   /* 2: gate and up */
+    size_t row, col;    /* where the product begins in the views */
+    size_t turn;        /* 0: a panel holds a vector of lanes of each view. Else, for dx: the views share all lanes and take
+                           turns along k, `turn` columns each */
+    size_t n_cols;      /* with turns: columns of each view */
+};
 
-/* Packed biases of units [unit0, unit0 + p->n_units): [panels][2][vl]; without any, returns false and writes nothing. A half
- * without a bias beside one that has it gets -0, which changes no sum. */
-bool swiglu_product_bias(const struct swiglu_product *p, unsigned vl, const struct swiglu_half *halves, int n_halves,
-                         size_t unit0, float *bias);
+/* Depth at which view `half` begins its turn that starts at column `col`: pairs do not straddle two views. */
+size_t swiglu_raw_turn(const struct swiglu_raw *raw, int form, size_t col, int half);
 
-/* Packs product p (its numbers are set, its memory is not) from one half, or from gate and up. Allocates p->data and
- * p->bias; swiglu_product_free frees them, also after an error. */
-enum swiglu_status swiglu_product_pack(struct swiglu_product *p, const struct swiglu_kern *kern,
-                                       const struct swiglu_half *halves, int n_halves, const char *name,
-                                       struct swiglu_progress *progress, struct swiglu_error *error);
-void swiglu_product_free(struct swiglu_product *p);
+struct swiglu_weights {
+    int kind; /* enum swiglu_weights_kind */
+    const struct swiglu_product *product;
+    struct swiglu_raw raw;
+    char *buffer; /* of the thread, swiglu_weights_buffer bytes; none for PACKED */
+};
+
+/* Depths [k, k + n) of adjacent panels: where a tile finds them. */
+struct swiglu_slice {
+    size_t panel, k, n;
+    const char *w0, *w1;
+};
+
+/* Bytes of a buffer for slices of about slice_bytes: whole chunks, at least one. */
+size_t swiglu_weights_buffer(const struct swiglu_product *product, unsigned vl, size_t slice_bytes);
+
+/* Brings a slice; with turns it is the whole depth. A slice in a buffer is gone with the next one. */
+struct swiglu_slice swiglu_weights_slice(const struct swiglu_weights *s, const struct swiglu_kern *kern, size_t panel,
+                                        size_t panels, size_t k, size_t n);
+
+/* Aims the prefetch of tile i of n at its part of what slice `next` (w0 and w1 unset; NULL: there is none) will read, so that
+ * together they cover it. */
+void swiglu_weights_aim(const struct swiglu_weights *s, const struct swiglu_kern *kern, const struct swiglu_slice *next,
+                       size_t panels, size_t i, size_t n, struct swiglu_tile_args *args);
 
 #endif

@@ -185,6 +185,7 @@ static struct swiglu_matrix model_matrix(struct swiglu_source *source, int in_ou
     const struct swiglu_tensor *t = &source->tensor;
     const size_t outer = t->n_dims > 1 ? (size_t)t->dims[0] : 1, inner = (size_t)t->dims[t->n_dims - 1];
     return (struct swiglu_matrix){.read = model_read_source,
+                                  .any_thread = 1,
                                   .ctx = source,
                                   .dtype = (int)t->type,
                                   .in_out = in_out,

@@ -48,7 +48,7 @@ enum swiglu_arith {
 };
 
 /* Rows of at least one byte each. */
-struct swiglu_run {
+struct swiglu_fetch {
     const char *at;
     size_t bytes, rows, stride;
 };
@@ -76,7 +76,7 @@ struct swiglu_tile_args {
     const char *next_w;  /* likewise, advancing by next_w_stride; any address is allowed */
     size_t next_w_stride;
     const struct swiglu_store_args *store; /* NULL, or where complete totals go; its c is this one, then undefined */
-    const struct swiglu_run *out, *out_last; /* first and last of what is fetched into L1 meanwhile, as next_w */
+    const struct swiglu_fetch *out, *out_last; /* first and last of what is fetched into L1 meanwhile, as next_w */
 };
 typedef void swiglu_tile_fn(const struct swiglu_tile_args *args);
 
@@ -148,13 +148,15 @@ struct swiglu_grad_args {
     char *row_dg, *row_du;  /* row 0 at the tile's first hidden unit; rows are SWIGLU_RECORD_BYTES apart */
 };
 
-/* Weights or activations as they lie in memory, into at most two vectors of lanes of one panel. */
+/* Weights or activations as they lie in memory, into at most two vectors of lanes of one panel: the only writers of panels
+ * beside the epilogue of dh. */
 struct swiglu_pack_args {
     const void *src; /* pack_rows: row k holds the lanes of depth k. pack_cols: row l holds all k of lane l */
     int dtype;       /* f32, f16, bf16 */
     size_t ld_bytes;
     size_t n_k, n_lanes;
-    int form;        /* SWIGLU_FORM_F32 or _BF16_PAIR (staging rounding; an odd depth pairs with +0) */
+    int form;        /* F32 of any; F16 of f16 and BF16 of bf16 as they are; BF16_PAIR of any (staging rounding; an odd depth
+                        pairs with +0) */
     char *dst;       /* the panel at the first k (even for pairs) and the first lane's vector */
 };
 

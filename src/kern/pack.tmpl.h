@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Raw matrices into panels while a training step runs, and panels of tokens into staged rows. Nothing is read beyond a
- * row's end.
+ * Matrices as they lie in memory into panels, and panels of tokens into staged rows. Nothing is read beyond a row's end.
  *
  * Parameters: PACK_ROWS_NAME, PACK_COLS_NAME, TURN_NAME; the primitives of a vec_*.h; rows.tmpl.h before (stage_load).
  */
@@ -44,8 +43,20 @@ SW_ALWAYS_INLINE void pack_rows_of(const struct swiglu_pack_args *t, int dtype) 
         }
 }
 
+/* 16-bit values as they are: a lane is one of them. Loading bf16 only moves them to the high half, whatever they mean. */
+SW_ALWAYS_INLINE void pack_rows_16(const struct swiglu_pack_args *t) {
+    const size_t n_lanes = t->n_lanes;
+    const char *src = t->src;
+    char *dst = t->dst;
+    for (size_t k = 0; k < t->n_k; k++, src += t->ld_bytes, dst += 2 * VL * 2)
+        for (size_t l = 0; l < n_lanes; l += VL)
+            vi_store16_first(dst + l * 2, vi_shr(v_bits(pack_load(src + l * 2, SWIGLU_BF16, n_lanes - l)), 16), VL);
+}
+
 SW_KERNEL void PACK_ROWS_NAME(const struct swiglu_pack_args *t) {
-    if (t->dtype == SWIGLU_F32)
+    if (t->form == SWIGLU_FORM_F16 || t->form == SWIGLU_FORM_BF16)
+        pack_rows_16(t);
+    else if (t->dtype == SWIGLU_F32)
         pack_rows_of(t, SWIGLU_F32);
     else if (t->dtype == SWIGLU_F16)
         pack_rows_of(t, SWIGLU_F16);
@@ -93,8 +104,31 @@ SW_ALWAYS_INLINE void pack_cols_of(const struct swiglu_pack_args *t, int dtype) 
         }
 }
 
+/* Two depths of a lane share 32 bits until they are stored. */
+SW_ALWAYS_INLINE void pack_cols_16(const struct swiglu_pack_args *t) {
+    for (size_t l = 0; l < t->n_lanes; l += VL)
+        for (size_t k = 0; k < t->n_k; k += 2 * VL) {
+            V r[VL];
+            const char *src = (const char *)t->src + l * t->ld_bytes + k * 2;
+            const size_t n = t->n_k - k < 2 * VL ? t->n_k - k : 2 * VL;
+            for (size_t i = 0; i < VL; i++, src += t->ld_bytes) {
+                char ragged[2 * VL * 2] = {0};
+                if (n < 2 * VL && l + i < t->n_lanes) memcpy(ragged, src, n * 2);
+                r[i] = l + i >= t->n_lanes ? v_set1(0.0f) : v_load(n < 2 * VL ? ragged : src);
+            }
+            v_transpose(r);
+            SW_UNROLL for (size_t i = 0; i < VL; i++) {
+                char *const dst = t->dst + ((k + 2 * i) * 2 * VL + l) * 2;
+                if (2 * i < n) vi_store16_first(dst, vi_and(v_bits(r[i]), vi_set1(0xFFFF)), VL);
+                if (2 * i + 1 < n) vi_store16_first(dst + 2 * VL * 2, vi_shr(v_bits(r[i]), 16), VL);
+            }
+        }
+}
+
 SW_KERNEL void PACK_COLS_NAME(const struct swiglu_pack_args *t) {
-    if (t->dtype == SWIGLU_F32)
+    if (t->form == SWIGLU_FORM_F16 || t->form == SWIGLU_FORM_BF16)
+        pack_cols_16(t);
+    else if (t->dtype == SWIGLU_F32)
         pack_cols_of(t, SWIGLU_F32);
     else if (t->dtype == SWIGLU_F16)
         pack_cols_of(t, SWIGLU_F16);

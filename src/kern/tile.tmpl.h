@@ -33,7 +33,7 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
 #if TILE_PREFETCH == 2
     const char *next_x = t->next_x, *next_w = t->next_w;
     const size_t next_w_stride = t->next_w_stride;
-    const struct swiglu_run *out = t->out;
+    const struct swiglu_fetch *out = t->out;
     const char *next_out = out->at, *out_end = next_out + out->bytes;
     size_t out_rows = out->rows;
 #endif

@@ -32,7 +32,7 @@ struct evaluation {
     const struct swiglu_desc *desc;
     const struct weights *weights;
     size_t m;
-    int compute_up, compute_down, y_dtype;
+    int compute_first, compute_down, y_dtype;
     double *x;                 /* m x d_in, rounded */
     double *w, *w_up;          /* one row of weights each, rounded */
     double *hidden;            /* m x d_ff */
@@ -83,7 +83,7 @@ static struct estimate first_product(const struct evaluation *e, const double *x
     struct estimate p = {s.value + bias, {0, 0}, s.magnitude + (isfinite(bias) ? fabs(bias) : 0) < SAFE};
     if (!isfinite(p.value)) return p;
     for (int i = 0; i < N_BOUNDS; i++)
-        p.error[i] = growth(i, k) * s.magnitude + U * fabs(p.value) + underflow(k, e->compute_up);
+        p.error[i] = growth(i, k) * s.magnitude + U * fabs(p.value) + underflow(k, e->compute_first);
     return p;
 }
 
@@ -186,9 +186,9 @@ static void first_pass(const struct evaluation *e) {
     memset(e->sure, 1, e->m);
     for (size_t j = 0; j < d->d_ff; j++) {
         const float *up = is_packed(d) ? e->weights->gate : e->weights->up;
-        enter_row(up + up_row(d, j) * d->d_in, d->d_in, e->compute_up, e->w_up);
+        enter_row(up + up_row(d, j) * d->d_in, d->d_in, e->compute_first, e->w_up);
         if (d->layout != SWIGLU_UNGATED)
-            enter_row(e->weights->gate + gate_row(d, j) * d->d_in, d->d_in, e->compute_up, e->w);
+            enter_row(e->weights->gate + gate_row(d, j) * d->d_in, d->d_in, e->compute_first, e->w);
         for (size_t r = 0; r < e->m; r++) {
             const struct estimate h = enter_down(hidden_value(e, r, j), e->compute_down);
             const size_t at = r * d->d_ff + j;
@@ -283,7 +283,7 @@ static void load_x(const struct evaluation *e, struct swiglu_crows x) {
         for (size_t i = 0; i < width; i++) {
             float f;
             type->decode(src + i * type->block_bytes, 1, &f);
-            e->x[r * width + i] = enter(f, e->compute_up);
+            e->x[r * width + i] = enter(f, e->compute_first);
         }
     }
 }
@@ -325,17 +325,17 @@ static enum swiglu_status run(const struct swiglu_desc *desc, const struct weigh
     const int first = ungated ? desc->up.dtype : desc->gate.dtype;
     const int second = desc->layout == SWIGLU_SEPARATE ? desc->up.dtype : first;
     struct evaluation e = {.desc = desc, .weights = weights, .m = m, .y_dtype = out->y_dtype, .y = out->y,
-                           .compute_up = swiglu_compute_resolve(out->compute, first, second),
+                           .compute_first = swiglu_compute_resolve(out->compute, first, second),
                            .compute_down = swiglu_compute_resolve(out->compute, desc->down.dtype, desc->down.dtype),
                            .bound = {out->bound, out->typical}};
     TRY(evaluate(e, x, out->hidden, error));
     if (!out->plain) return SWIGLU_OK;
     /* f32 compute takes every value as it is */
-    if (e.compute_up == SWIGLU_COMPUTE_F32 && e.compute_down == SWIGLU_COMPUTE_F32) {
+    if (e.compute_first == SWIGLU_COMPUTE_F32 && e.compute_down == SWIGLU_COMPUTE_F32) {
         memcpy(out->plain, out->y, m * desc->d_out * sizeof *out->plain);
         return SWIGLU_OK;
     }
-    e.compute_up = e.compute_down = SWIGLU_COMPUTE_F32;
+    e.compute_first = e.compute_down = SWIGLU_COMPUTE_F32;
     e.y = out->plain;
     e.bound[WORST] = e.bound[TYPICAL] = NULL;
     return evaluate(e, x, NULL, error);

@@ -86,7 +86,7 @@ static void lay_out(struct call *t) {
 static void run(void *arg) {
     const struct call *t = arg;
     const size_t cut_bytes = swiglu_form_bytes(t->path->form, 2 * t->kern->vl, t->cut);
-    const struct swiglu_run out[3] = {{(const char *)t->c, 64, 1, 0}, {t->x, 1, 3, 100}, {t->x, 200, 2, 300}};
+    const struct swiglu_fetch out[3] = {{(const char *)t->c, 64, 1, 0}, {t->x, 1, 3, 100}, {t->x, 200, 2, 300}};
     const struct swiglu_store_args *const store = t->store.y ? &t->store : NULL;
     struct swiglu_tile_args args = {.x = t->x, .w0 = t->w[0], .w1 = t->panels == 2 ? t->w[1] : NULL,
                                     .n_k = t->cut ? t->cut : t->k, .c = t->c, .add = t->add,

@@ -27,11 +27,13 @@ static void fill_floats(char *at, int dtype, size_t n, int data) {
 /* Lane l at depth k of a panel of f32 or of pairs. */
 static float panel_value(const char *panel, unsigned vl, int form, size_t k, size_t l) {
     if (form == SWIGLU_FORM_F32) return load_float(panel + (k * 2 * vl + l) * 4, SWIGLU_F32);
+    if (form != SWIGLU_FORM_BF16_PAIR)
+        return load_float(panel + (k * 2 * vl + l) * 2, form == SWIGLU_FORM_F16 ? SWIGLU_F16 : SWIGLU_BF16);
     return load_float(panel + (k / 2 * 2 * vl + l) * 4 + k % 2 * 2, SWIGLU_BF16);
 }
 
 static float entered(int form, float f) {
-    return form == SWIGLU_FORM_F32 ? f : swiglu_bf16_widen(swiglu_bf16_staging(f));
+    return form != SWIGLU_FORM_BF16_PAIR ? f : swiglu_bf16_widen(swiglu_bf16_staging(f));
 }
 
 /* ---- packing ---- */
@@ -47,7 +49,7 @@ static void run_pack(void *arg) {
 }
 
 static int judge_pack(const struct swiglu_pack_args *a, unsigned vl, int by_rows) {
-    const size_t lanes = (a->n_lanes + vl - 1) / vl * vl, depth = a->form == SWIGLU_FORM_F32 ? a->n_k : a->n_k + a->n_k % 2;
+    const size_t lanes = (a->n_lanes + vl - 1) / vl * vl, depth = a->n_k + (a->form == SWIGLU_FORM_BF16_PAIR ? a->n_k % 2 : 0);
     for (size_t k = 0; k < depth; k++)
         for (size_t l = 0; l < lanes; l++) {
             const size_t at = by_rows ? k * a->ld_bytes + l * float_bytes(a->dtype)
@@ -66,20 +68,23 @@ static int check_pack_call(const struct swiglu_kern *kern, int by_rows, int dtyp
     struct swiglu_pack_args *a = &t.args;
     a->n_lanes = 1 + check_random() % (2 * kern->vl);
     const size_t rows = by_rows ? n_k : a->n_lanes, width = (by_rows ? a->n_lanes : n_k) * float_bytes(dtype);
-    const size_t steps = form == SWIGLU_FORM_F32 ? n_k : (n_k + 1) / 2, last = (a->n_lanes + kern->vl - 1) / kern->vl;
+    const struct swiglu_form_info *f = &swiglu_forms[form];
+    const size_t blocks = (n_k + f->k_block - 1) / f->k_block, last = (a->n_lanes + kern->vl - 1) / kern->vl;
     a->ld_bytes = width + check_random() % 40;
     char *src = check_memory(SLOT_SRC, side, (rows - 1) * a->ld_bytes + width);
     for (size_t r = 0; r < rows; r++) fill_floats(src + r * a->ld_bytes, dtype, width / float_bytes(dtype), data);
     a->src = src;
-    a->dst = check_memory(SLOT_DST, side, ((steps - 1) * 2 + last) * kern->vl * 4);
+    a->dst = check_memory(SLOT_DST, side, ((blocks - 1) * 2 + last) * kern->vl * f->lane_bytes);
     return check_survives(run_pack, &t) && judge_pack(a, kern->vl, by_rows);
 }
 
 int check_pack(const struct swiglu_kern *kern, int by_rows, int dtype) {
-    for (int form = SWIGLU_FORM_F32; form <= SWIGLU_FORM_BF16_PAIR; form += SWIGLU_FORM_BF16_PAIR - SWIGLU_FORM_F32)
+    /* f16 and bf16 also as they are */
+    const int forms[] = {SWIGLU_FORM_F32, SWIGLU_FORM_BF16_PAIR, dtype == SWIGLU_F16 ? SWIGLU_FORM_F16 : SWIGLU_FORM_BF16};
+    for (size_t i = 0; i < (dtype == SWIGLU_F32 ? 2 : COUNT(forms)); i++)
         for (size_t n_k = 1; n_k < 70; n_k += n_k < 36 ? 1 : 11)
             for (int data = 0; data < CHECK_N_DATA; data++)
-                if (!check_pack_call(kern, by_rows, dtype, form, n_k, data)) return 0;
+                if (!check_pack_call(kern, by_rows, dtype, forms[i], n_k, data)) return 0;
     return 1;
 }
 

@@ -195,7 +195,7 @@ def test_bench_of_training():
         assert [c["state"] for c in cells] == ["cold", "warm"]
         for cell in cells:
             assert cell["mode"] == "train" and cell["policy"] == policy and cell["compute"] == "f32"
-            assert cell["kernel_up"].startswith("f32_") and cell["time_ms"] > 0
+            assert cell["kernel_first"].startswith("f32_") and cell["time_ms"] > 0
             assert cell["outcome"] in ("measured", "noisy", "void")
             if cell["share"] is not None and cell["limit"] == "flops":  # 18 or 22 operations, by the documented formula
                 factor = 18 if policy == "keep" else 22

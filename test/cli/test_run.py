@@ -175,7 +175,7 @@ def test_input_width_is_checked_before_anything_runs(tmp_path, llama):
 def test_table_and_json_say_the_same(llama):
     table = ok("run", llama, "--tokens", 3, "--check")
     assert "share of limit" in table and "check: 3 passed, 0 failed" in table
-    keys = {"layer", "activation", "shape", "tokens", "weights", "compute_up", "compute_down", "isa", "kernel_up",
+    keys = {"layer", "activation", "shape", "tokens", "weights", "compute_first", "compute_down", "isa", "kernel_first",
             "kernel_down", "threads", "time_ms", "tokens_per_s", "share", "limit", "state", "decoded", "peak_gflops",
             "read_gbs", "digest", "check_passed", "check_rows", "check_worst", "check_typical", "check_frobenius"}
     for layer, data in enumerate(objects("run", llama, "--tokens", 3, "--check")):

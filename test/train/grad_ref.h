@@ -30,7 +30,7 @@ struct grad_ref {
     const struct swiglu_desc *desc;
     size_t m;
     unsigned n_halves;
-    int compute_up, compute_down;
+    int compute_first, compute_down;
     double *x, *dy, *w[2], *down, *bias[2], *down_bias;
     struct est *h, *d[2];      /* m x d_ff: h, and dg and du */
     struct est *part[N_PARTS]; /* laid out as a struct outcome; Y stays empty */
@@ -122,7 +122,7 @@ UNUSED_FN struct est ref_total(const struct grad_ref *r, size_t t, unsigned half
     const size_t d_in = r->desc->d_in;
     struct ref_sum s = {0, 0, 0};
     for (size_t i = 0; i < d_in; i++) ref_add(&s, r->x[t * d_in + i], (struct est){r->w[half][j * d_in + i], 0});
-    struct est p = ref_chain(s, d_in, 1024, r->compute_up);
+    struct est p = ref_chain(s, d_in, 1024, r->compute_first);
     p.v += r->bias[half][j];
     p.e += 0x1p-24 * (fabs(p.v) + p.e);
     return p;
@@ -175,11 +175,11 @@ UNUSED_FN void ref_unit(struct grad_ref *r, size_t t, size_t j) {
         if (act->kind == SWIGLU_ACT_SITU) du = ref_times(du, up.slope);
         h = ref_times(gate.a, up.a);
         p = ref_times(dh, up.a);
-        r->d[1][at] = ref_rounded(ref_masked(du, up.judged, act->up_lo, act->up_hi), r->compute_up);
+        r->d[1][at] = ref_rounded(ref_masked(du, up.judged, act->up_lo, act->up_hi), r->compute_first);
     }
     const struct est dg = ref_masked(ref_times(p, gate.slope), gate.judged, act->gate_lo, act->gate_hi);
     r->h[at] = ref_rounded(h, r->compute_down);
-    r->d[0][at] = ref_rounded(dg, r->compute_up);
+    r->d[0][at] = ref_rounded(dg, r->compute_first);
 }
 
 UNUSED_FN void ref_dx(struct grad_ref *r) {
@@ -189,7 +189,7 @@ UNUSED_FN void ref_dx(struct grad_ref *r) {
             struct ref_sum s = {0, 0, 0};
             for (unsigned half = 0; half < r->n_halves; half++)
                 for (size_t j = 0; j < f; j++) ref_add(&s, r->w[half][j * d_in + i], r->d[half][t * f + j]);
-            r->part[DX][t * d_in + i] = ref_chain(s, r->n_halves * f, 1024, r->compute_up);
+            r->part[DX][t * d_in + i] = ref_chain(s, r->n_halves * f, 1024, r->compute_first);
         }
 }
 
@@ -210,9 +210,9 @@ UNUSED_FN void ref_weights(struct grad_ref *r) {
             const size_t output = half_output(d, half, j);
             for (size_t i = 0; i < d->d_in; i++)
                 r->part[part][weight_at(half_matrix(d, half), output, i)] =
-                    ref_over_tokens(r, r->d[half], f, j, r->x, d->d_in, i, r->compute_up);
+                    ref_over_tokens(r, r->d[half], f, j, r->x, d->d_in, i, r->compute_first);
             r->part[part + D_GATE_BIAS - D_GATE][output] =
-                ref_over_tokens(r, r->d[half], f, j, NULL, 0, 0, r->compute_up);
+                ref_over_tokens(r, r->d[half], f, j, NULL, 0, 0, r->compute_first);
         }
     }
     for (size_t o = 0; o < d->d_out; o++) {
@@ -244,7 +244,7 @@ UNUSED_FN void ref_load_half(struct grad_ref *r, unsigned half) {
         const size_t output = half_output(d, half, j);
         if (bias->data) r->bias[half][j] = get_float(bias->data, bias->dtype, output);
         for (size_t i = 0; i < d->d_in; i++)
-            r->w[half][j * d->d_in + i] = entered_weight(m, output, i, r->compute_up);
+            r->w[half][j * d->d_in + i] = entered_weight(m, output, i, r->compute_first);
     }
 }
 
@@ -259,8 +259,8 @@ UNUSED_FN struct grad_ref new_grad_ref(const struct lesson *l, int compute) {
     const struct swiglu_desc *d = &l->block.desc;
     const struct outcome shape = new_outcome(d, l->m);
     struct grad_ref r = {.desc = d, .m = l->m, .n_halves = n_halves(d),
-                         .compute_up = compute_of_up(d, compute), .compute_down = compute_of_down(d, compute)};
-    r.x = ref_rows(l->x, l->m, d->d_in, r.compute_up);
+                         .compute_first = compute_of_up(d, compute), .compute_down = compute_of_down(d, compute)};
+    r.x = ref_rows(l->x, l->m, d->d_in, r.compute_first);
     r.dy = ref_rows(l->dy, l->m, d->d_out, r.compute_down);
     for (unsigned half = 0; half < r.n_halves; half++) ref_load_half(&r, half);
     r.down = ref_doubles(d->d_out * d->d_ff);

@@ -66,7 +66,7 @@ static void gate_and_up_may_differ_in_dtype(void **state) {
     struct swiglu_block *block = prepare(&b.desc, SWIGLU_COMPUTE_AUTO, 0);
     struct swiglu_block_info info = {.struct_size = sizeof info};
     assert_int_equal(swiglu_block_query(block, &info), SWIGLU_OK);
-    assert_int_equal(info.compute_up, SWIGLU_COMPUTE_F32);
+    assert_int_equal(info.compute_first, SWIGLU_COMPUTE_F32);
     assert_int_equal(info.compute_down, SWIGLU_COMPUTE_BF16);
     swiglu_block_destroy(block);
     free_block(&b);

@@ -116,8 +116,8 @@ static void a_block_tells_what_it_runs_on(void **state) {
         struct swiglu_block *block = prepare(&b.desc, SWIGLU_COMPUTE_AUTO, *level);
         assert_int_equal(swiglu_block_query(block, &info), SWIGLU_OK);
         assert_int_equal(info.isa, *level);
-        assert_int_equal(info.compute_up, SWIGLU_COMPUTE_BF16);
-        assert_int_equal(strncmp(info.kernel_up, "bf16dot_", 8), 0);
+        assert_int_equal(info.compute_first, SWIGLU_COMPUTE_BF16);
+        assert_int_equal(strncmp(info.kernel_first, "bf16dot_", 8), 0);
         assert_int_equal(info.file_bytes, (2 * 64 * 96 + 96 * 32) * 2);
         assert_true(info.packed_bytes >= info.file_bytes && !info.expanded && info.gated);
         swiglu_block_destroy(block);
@@ -130,7 +130,7 @@ static void a_block_tells_what_it_runs_on(void **state) {
     struct swiglu_block *block = prepare(&b.desc, SWIGLU_COMPUTE_AUTO, 0);
     assert_int_equal(swiglu_block_query(block, &info), SWIGLU_OK);
     assert_true(info.expanded);
-    assert_int_equal(info.compute_up, SWIGLU_COMPUTE_F32);
+    assert_int_equal(info.compute_first, SWIGLU_COMPUTE_F32);
     assert_int_equal(info.file_bytes, 2 * 96 * 2 * 34 + 96 * 32 * 2);
     swiglu_block_destroy(block);
     free_block(&b);

@@ -85,6 +85,8 @@ class Matrix(ctypes.Structure):
         ("rows", c_size_t),
         ("cols", c_size_t),
         ("ld_elems", c_size_t),
+        ("start", c_uint64),
+        ("any_thread", c_int),
     ]
 
 
@@ -119,6 +121,8 @@ class Options(ctypes.Structure):
         ("isa_mask", c_uint64),
         ("progress", c_void_p),
         ("progress_ctx", c_void_p),
+        ("runner", c_void_p),
+        ("parts", c_int),
     ]
 
 
@@ -129,10 +133,10 @@ class BlockInfo(ctypes.Structure):
         ("d_ff", c_size_t),
         ("d_out", c_size_t),
         ("gated", c_int),
-        ("compute_up", c_int),
+        ("compute_first", c_int),
         ("compute_down", c_int),
         ("isa", c_uint64),
-        ("kernel_up", c_char_p),
+        ("kernel_first", c_char_p),
         ("kernel_down", c_char_p),
         ("why", c_char_p),
         ("packed_bytes", c_uint64),
@@ -204,7 +208,7 @@ class Limits(ctypes.Structure):
 
 
 class Build(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("version", c_char_p), ("compiler", c_char_p), ("abi", c_int)]
+    _fields_ = [("struct_size", c_size_t), ("version", c_char_p), ("compiler", c_char_p), ("abi", c_int), ("contract", c_int)]
 
 
 class Grads(ctypes.Structure):

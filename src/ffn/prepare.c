@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ffn/plan.h"
+#include "ffn/prepare.h"
 
 #include "base/alloc.h"
 #include "dtype/dtype.h"
-#include "ffn/weights.h"
+#include "ffn/pack.h"
 
-const char *swiglu_plan_why(int weight_dtype, int compute_asked) {
+const char *swiglu_prepare_why(int weight_dtype, int compute_asked) {
     if (compute_asked == SWIGLU_COMPUTE_F32) return "f32 compute was asked for";
     if (compute_asked == SWIGLU_COMPUTE_BF16) return "bf16 compute was asked for";
     if (weight_dtype == SWIGLU_BF16) return "auto: bf16 weights compute in bf16";
@@ -27,14 +27,15 @@ static uint64_t matrix_bytes(const struct swiglu_matrix *m) {
 
 static enum swiglu_status pack_all(struct swiglu_block *b, const struct swiglu_desc *desc,
                                    const struct swiglu_options *options, struct swiglu_error *error) {
-    const struct swiglu_half gate_up[2] = {swiglu_desc_half(desc, 0), swiglu_desc_half(desc, 1)};
-    const struct swiglu_half down = swiglu_desc_down(desc);
-    const int n_halves = b->gated ? 2 : 1;
-    struct swiglu_progress progress = {.call = options->progress, .ctx = options->progress_ctx, .total = b->file_bytes};
-    TRY(swiglu_product_pack(&b->up, b->kern, b->gated ? gate_up : gate_up + 1, n_halves, b->gated ? "gate and up" : "up",
-                            &progress, error));
-    TRY(swiglu_product_pack(&b->down, b->kern, &down, 1, "down", &progress, error));
-    b->packed_bytes = sizeof *b + b->up.data_bytes + b->down.data_bytes;
+    struct swiglu_packing packings[2] = {{.product = &b->first, .name = b->gated ? "gate and up" : "up"},
+                                         {.product = &b->down, .n_halves = 1, .name = "down"}};
+    struct swiglu_packing *const first = &packings[0], *const down = &packings[1];
+    first->n_halves = swiglu_desc_halves(desc, first->half);
+    down->half[0] = swiglu_desc_down(desc);
+    TRY(swiglu_product_allocate(&b->first, b->kern, first->half, first->n_halves, first->name, error));
+    TRY(swiglu_product_allocate(&b->down, b->kern, down->half, 1, down->name, error));
+    TRY(swiglu_pack(b->kern, packings, 2, options, b->file_bytes, error));
+    b->packed_bytes = sizeof *b + b->first.data_bytes + b->down.data_bytes;
     return SWIGLU_OK;
 }
 
@@ -42,11 +43,12 @@ enum swiglu_status swiglu_block_prepare(const struct swiglu_desc *desc, const st
                                         struct swiglu_block **block, struct swiglu_error *error) {
     REQUIRE(!swiglu_desc_has_heads(desc), SWIGLU_E_UNSUPPORTED, "a head: only a training step reads it");
     const int gated = desc->layout != SWIGLU_UNGATED;
-    const struct swiglu_matrix *const up = swiglu_desc_half(desc, 1).matrix;
-    const struct swiglu_matrix *const gate = gated ? swiglu_desc_half(desc, 0).matrix : up;
-    const int compute_up = swiglu_compute_resolve(options->compute, gate->dtype, up->dtype);
+    struct swiglu_half halves[2];
+    const int n_halves = swiglu_desc_halves(desc, halves);
+    const struct swiglu_matrix *const gate = halves[0].matrix, *const up = halves[n_halves - 1].matrix;
+    const int compute_first = swiglu_compute_resolve(options->compute, gate->dtype, up->dtype);
     const int compute_down = swiglu_compute_resolve(options->compute, desc->down.dtype, desc->down.dtype);
-    const struct swiglu_need needs[2] = {swiglu_kern_need(compute_up, gate->dtype, up->dtype),
+    const struct swiglu_need needs[2] = {swiglu_kern_need(compute_first, gate->dtype, up->dtype),
                                          swiglu_kern_need(compute_down, desc->down.dtype, desc->down.dtype)};
     const struct swiglu_kern *kern = swiglu_kern_select(options->isa_mask, needs, 2);
     REQUIRE(kern, SWIGLU_E_HARDWARE, "no instruction-set level is left: mask 0x%llx",
@@ -57,47 +59,25 @@ enum swiglu_status swiglu_block_prepare(const struct swiglu_desc *desc, const st
     b->d_in = desc->d_in, b->d_ff = desc->d_ff, b->d_out = desc->d_out;
     b->gated = gated;
     b->act = desc->act;
-    b->compute_up = compute_up, b->compute_down = compute_down;
-    b->up.path = kern->path[needs[0].form][needs[0].arith];
+    b->compute_first = compute_first, b->compute_down = compute_down;
+    b->first.path = kern->path[needs[0].form][needs[0].arith];
     b->down.path = kern->path[needs[1].form][needs[1].arith];
-    b->up.k = desc->d_in, b->up.n_units = desc->d_ff;
+    b->first.k = desc->d_in, b->first.n_units = desc->d_ff;
     b->down.k = desc->d_ff, b->down.n_units = desc->d_out;
-    b->why = swiglu_plan_why(gate->dtype == up->dtype ? gate->dtype : SWIGLU_F32, options->compute);
+    b->why = swiglu_prepare_why(gate->dtype == up->dtype ? gate->dtype : SWIGLU_F32, options->compute);
     b->file_bytes = matrix_bytes(gate) + (gate == up ? 0 : matrix_bytes(up)) + matrix_bytes(&desc->down);
     const enum swiglu_status status = pack_all(b, desc, options, error);
     if (status != SWIGLU_OK) {
-        swiglu_block_destroy(b);
+        swiglu_block_free(b);
         return status;
     }
-    b->expanded = is_expanded(&b->up, gate) || is_expanded(&b->up, up) || is_expanded(&b->down, &desc->down);
+    b->expanded = is_expanded(&b->first, gate) || is_expanded(&b->first, up) || is_expanded(&b->down, &desc->down);
     *block = b;
     return SWIGLU_OK;
 }
 
-void swiglu_block_destroy(struct swiglu_block *block) {
-    if (!block) return;
-    swiglu_product_free(&block->up);
+void swiglu_block_free(struct swiglu_block *block) {
+    swiglu_product_free(&block->first);
     swiglu_product_free(&block->down);
     swiglu_free(block);
-}
-
-/* Few rows: one panel at a time, the smallest tile that holds them. Many rows: the large tile, and as few rows without
- * data as the small one allows; 512 rows are 84 x 6 + 2 x 4. */
-struct swiglu_row_plan swiglu_plan_rows(const struct swiglu_kern *kern, unsigned rows) {
-    struct swiglu_row_plan p = {.a = {kern->rows_many[0], 0, 0}, .b = {kern->rows_many[1], 0, 1}};
-    if (rows <= 8) {
-        uint8_t i = 0;
-        while (kern->rows_few[i] < rows && i + 1 < SWIGLU_N_FEW && kern->rows_few[i + 1]) i++;
-        p.a = p.b = (struct swiglu_shape){kern->rows_few[i], 1, i};
-        p.n_a = (rows + p.a.mr - 1) / p.a.mr;
-        return p;
-    }
-    const unsigned a = p.a.mr, b = p.b.mr;
-    unsigned best = UINT32_MAX;
-    for (unsigned n_b = 0; n_b < a && n_b * b < rows + b; n_b++) { /* more than a - 1 small tiles never help */
-        const unsigned left = n_b * b < rows ? rows - n_b * b : 0, n_a = (left + a - 1) / a;
-        const unsigned padding = n_a * a + n_b * b - rows;
-        if (padding < best) best = padding, p.n_a = n_a, p.n_b = n_b;
-    }
-    return p;
 }
