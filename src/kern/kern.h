@@ -22,7 +22,7 @@
 
 enum { SWIGLU_CHUNK = 1024 }; /* k values per chain of fused multiply-adds: decides bits */
 
-enum swiglu_form {
+enum swiglu_panel_form {
 #define FORM(NAME, text, k_block, lane_bytes) SWIGLU_FORM_##NAME,
 #include "kern/form.def"
 #undef FORM
@@ -85,7 +85,7 @@ enum { SWIGLU_N_MANY = 2, SWIGLU_N_FEW = 4, SWIGLU_N_READERS = 3 };
 /* How a product whose panels have one form runs in one arithmetic. */
 struct swiglu_path {
     const char *kernel;         /* "f32_avx512" */
-    uint8_t form;               /* enum swiglu_form, of its panels */
+    uint8_t form;               /* enum swiglu_panel_form, of its panels */
     uint8_t x;                  /* enum swiglu_x, of its rows */
     uint8_t panels;             /* adjacent panels that a tile of many rows reads; one of few rows reads one */
     uint8_t fetch_k;            /* k per line that a tile of many rows fetches */
