@@ -16,6 +16,7 @@
 static const struct cli_option options[] = {
     {'t', "type", "NAME", "type of the feed-forward weights, such as bf16; left out with --layout: as they are"},
     {'l', "layout", "separate|gate_up", "store gate and up as two tensors, or as one [gate|up]"},
+    {'m', "split-max-size", "N[K|M|G]", "GGUF: write a set of shards with at most so many bytes of tensors (1K: 1000)"},
     {'a', "activation", "NAME", "override the activation that the file means"},
     {'s', "strict", NULL, "treat warnings as errors"},
     {'f', "scan", NULL, "read every .safetensors file of a folder, not its index"},
@@ -139,6 +140,19 @@ static void suggest_type(const char *operand) {
     }
 }
 
+/* "4G", as gguf-split takes it. */
+static uint64_t parse_size(const char *option, const char *text) {
+    static const struct { char letter; uint64_t bytes; } units[] = {{'K', 1000}, {'M', 1000000}, {'G', 1000000000}};
+    const size_t n = strlen(text);
+    char digits[32];
+    for (size_t i = 0; n && i < sizeof units / sizeof units[0]; i++) {
+        if (text[n - 1] != units[i].letter) continue;
+        snprintf(digits, sizeof digits, "%.*s", (int)(n - 1), text);
+        return cli_parse_count(option, digits, 1, UINT64_MAX / units[i].bytes) * units[i].bytes;
+    }
+    return cli_parse_count(option, text, 1, UINT64_MAX);
+}
+
 static int act_convert(const struct cli_verb *verb, int argc, char **argv) {
     static const char *const layouts[] = {"separate", "gate_up", NULL};
     static const int repacks[] = {SWIGLU_REPACK_SEPARATE, SWIGLU_REPACK_GATE_UP};
@@ -151,6 +165,7 @@ static int act_convert(const struct cli_verb *verb, int argc, char **argv) {
     for (int key; (key = cli_option_next(verb, argc, argv, &value)) != -1;) switch (key) {
         case 't': type = value, convert.dtype = parse_type(value); break;
         case 'l': layout = value, convert.repack = repacks[cli_parse_name("layout", value, layouts)]; break;
+        case 'm': convert.split_max_bytes = parse_size("split-max-size", value); break;
         case 'a': model.activation = value; break;
         case 's': model.strict = 1; break;
         case 'f': model.scan = 1; break;
@@ -159,7 +174,8 @@ static int act_convert(const struct cli_verb *verb, int argc, char **argv) {
     if (argc - optind == 3) suggest_type(argv[optind + 2]);
     cli_operands_max(verb, argc, argv, 2);
     if (argc - optind < 2) cli_fail(CLI_USAGE, "convert: IN and OUT are expected; try 'swiglu convert --help'");
-    if (!type && !layout) cli_fail(CLI_USAGE, "convert: --type or --layout is expected; try 'swiglu convert --help'");
+    if (!type && !layout && !convert.split_max_bytes)
+        cli_fail(CLI_USAGE, "convert: --type, --layout or --split-max-size is expected; try 'swiglu convert --help'");
     const char *out = argv[optind + 1];
     struct swiglu_error error = {.struct_size = sizeof error};
     struct cli_checkpoint layers;
@@ -187,8 +203,8 @@ const struct cli_verb cli_verb_convert = {
     "multiples of 256. The error of each weight is printed: the root of its squared errors by that of its squares, and\n"
     "the largest. A weight that has the type already keeps its bits. A value that the type cannot hold is an error.\n"
     "Blocks that are left out keep theirs. OUT appears whole or not at all, and may be IN. A file that is replaced\n"
-    "passes on its mode; a symbolic link is replaced, not followed. A safetensors folder becomes one file, beside which\n"
-    "config.json belongs.",
+    "passes on its mode; a symbolic link is replaced, not followed. A safetensors folder and a GGUF set become one file\n"
+    "(beside which config.json belongs), or with --split-max-size a GGUF set of new files OUT-00001-of-0000N.gguf.",
     options,
     act_convert,
 };

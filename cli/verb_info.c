@@ -93,6 +93,7 @@ static void print_file_object(const struct cli_checkpoint *layers) {
     cli_json_string("architecture", info->architecture);
     cli_json_string("name", info->name);
     cli_json_count("file_bytes", info->file_bytes);
+    cli_json_count("files", info->n_files);
     cli_json_count("tensors", info->n_tensors);
     cli_json_count("blocks", info->n_blocks);
     cli_json_list("warnings");
@@ -168,10 +169,12 @@ static int act_info(const struct cli_verb *verb, int argc, char **argv) {
         print_file_object(&layers);
         for (size_t i = 0; i < info->n_blocks; i++) print_block_object(&layers, i);
     } else {
-        printf("%s: %s%s%s, architecture %s, %llu bytes, %zu tensors, %zu feed-forward block%s\n", layers.path,
+        char files[32] = "";
+        if (info->n_files > 1) snprintf(files, sizeof files, " in %zu files", info->n_files);
+        printf("%s: %s%s%s, architecture %s, %llu bytes%s, %zu tensors, %zu feed-forward block%s\n", layers.path,
                info->name, *info->name ? ", " : "", layers.format,
                *info->architecture ? info->architecture : "unnamed", (unsigned long long)info->file_bytes,
-               info->n_tensors, info->n_blocks, info->n_blocks == 1 ? "" : "s");
+               files, info->n_tensors, info->n_blocks, info->n_blocks == 1 ? "" : "s");
         print_blocks(&layers);
         print_left_out(&layers);
     }

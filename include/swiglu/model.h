@@ -3,9 +3,9 @@
  * Checkpoint files: find every feed-forward block, describe it, read its weights.
  *
  * Headers are read once into private memory, tensors by pread while they are packed: a file may be replaced, truncated
- * or closed after swiglu_block_create, and nothing is mapped. Hostile files give an error that names file, field,
- * offset, value and limit (SWIGLU_E_FORMAT, E_UNSUPPORTED), never a crash. Memory for a file's header is at most
- * 16 MiB + 4 x the header's bytes.
+ * or closed after swiglu_block_create, and nothing is mapped; one that is written to between open and read is E_READ.
+ * Hostile files give an error that names file, field, offset, value and limit (SWIGLU_E_FORMAT, E_UNSUPPORTED), never a
+ * crash. Memory for a file's header is at most 16 MiB + 4 x the header's bytes.
  */
 #ifndef SWIGLU_MODEL_H
 #define SWIGLU_MODEL_H
@@ -27,9 +27,9 @@ struct swiglu_model_options {
                                memory an expert */
 };
 
-/* what     opens a GGUF file (v2, v3), a .safetensors file with the config.json beside it, or a folder with
- *          model.safetensors.index.json (which may be named itself) and its shards, or model.safetensors; checks all of
- *          its headers, finds its blocks
+/* what     opens a GGUF file (v2, v3), any shard of a GGUF set, a .safetensors file with the config.json beside it, or a
+ *          folder with model.safetensors.index.json (which may be named itself) and its shards, model.safetensors, or
+ *          else one GGUF model; checks all of its headers, finds its blocks
  * memory   *model must be passed to swiglu_model_close; NULL on failure. options and error may be NULL
  * threads  any; a model is immutable, but its descriptions' read callbacks use pread and may run at once
  * errors   E_OPEN, E_FORMAT, E_UNSUPPORTED, E_READ, E_MEMORY, E_ARGUMENT     since  0.1 */
@@ -45,8 +45,8 @@ struct swiglu_model_info {
     unsigned format_version;  /* 0: the format has none */
     const char *architecture; /* general.architecture or the config's model_type, escaped; "" when there is none */
     const char *name;         /* general.name, escaped; "" when the file has none */
-    uint64_t file_bytes;      /* of all files that hold tensors */
-    size_t n_tensors, n_blocks, n_warnings;
+    uint64_t file_bytes;      /* of all files that hold tensors or are shards */
+    size_t n_tensors, n_blocks, n_warnings, n_files; /* files: those of file_bytes */
 };
 /* memory   strings live until close     errors  E_ARGUMENT     threads  any     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_model_query(const struct swiglu_model *model,
@@ -128,19 +128,22 @@ struct swiglu_convert_options {
     int dtype;  /* of the weights: enum swiglu_dtype (block formats in GGUF only) or SWIGLU_DTYPE_KEEP */
     int repack; /* enum swiglu_repack: how gate and up are stored; biases follow their weights */
     int format; /* enum swiglu_format; another than the input's is E_UNSUPPORTED, since the names differ */
+    uint64_t split_max_bytes; /* 0: one file. Else GGUF whose tensors take more is written as a set of shards with at most
+                                 so many bytes of tensors each, or with one tensor alone */
     int (*progress)(void *ctx, uint64_t done, uint64_t total); /* bytes of tensors written; nonzero cancels */
     void *progress_ctx;
     /* what became of a weight whose type changes, once it is written; progress_ctx is its ctx, too */
     void (*converted)(void *ctx, const struct swiglu_converted *tensor);
 };
 
-/* what     writes a checkpoint whose gate, up and down weights of every usable block have another type or layout; all
- *          other tensors and the metadata byte for byte. Block formats are decoded exactly, then all types are encoded as
- *          by swiglu_encode; a tensor that has the type already keeps its bits
+/* what     writes a checkpoint, in one file or as a set OUT-00001-of-0000N.gguf, whose gate, up and down weights of every
+ *          usable block have another type or layout; all other tensors and the metadata byte for byte. Block formats are
+ *          decoded exactly, then all types are encoded as by swiglu_encode; a tensor that has the type already keeps its
+ *          bits
  * memory   row blocks, a few MiB, beside the header     threads  any
  * errors   E_UNSUPPORTED (nothing to convert; a value that the type cannot hold; rows that are no whole blocks; a layout
- *          that the family has no name for), E_ARGUMENT, E_OPEN, E_READ, E_WRITE, E_MEMORY, E_CANCELLED: out_path is then
- *          what it was, unless
+ *          that the family has no name for), E_ARGUMENT, E_OPEN (of a set: a shard is there already, none is replaced),
+ *          E_READ, E_WRITE, E_MEMORY, E_CANCELLED: out_path is then what it was, and no shard is there, unless
  *          the text says that only its folder could not be synced. The new file is complete before it gets its name;
  *          out_path may be the input. A regular file that is replaced passes on its mode, a symbolic link is replaced.
  *          While it runs, OUT_PATH.swiglu-PID-N.tmp exists; those of writers that died are removed at the next call

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* swiglu_model_convert: what becomes of each tensor (convert_plan.c), the header (write_*.c), the data in blocks. */
+#include <errno.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "dtype/dtype.h"
 #include "io/convert_plan.h"
+#include "io/gguf_set.h"
 #include "io/retype.h"
+#include "io/safetensors.h"
 
 enum { CHUNK_ELEMS = 1 << 18 }; /* a multiple of every block length */
 
@@ -64,59 +67,130 @@ static enum swiglu_status stream_piece(struct convert_stream *s, const struct sw
     return SWIGLU_OK;
 }
 
-static enum swiglu_status convert_data(struct convert_stream *s) {
-    struct swiglu_error *error = s->error;
-    s->values = swiglu_alloc_array(2 * CHUNK_ELEMS, sizeof *s->values);
-    s->in = swiglu_alloc_array(CHUNK_ELEMS, sizeof(float));
-    s->out = swiglu_alloc_array(CHUNK_ELEMS, sizeof(float));
-    REQUIRE(s->values && s->in && s->out, SWIGLU_E_MEMORY, "%s: out of memory", s->w->shown);
-    for (size_t i = 0; i < s->c->n; i++) {
+static enum swiglu_status convert_data(struct convert_stream *s, const struct swiglu_output_file *file) {
+    for (size_t i = file->begin; i < file->end; i++) {
         const struct swiglu_output *o = &s->c->at[i];
-        TRY(swiglu_writer_pad(s->w, o->offset, error));
+        TRY(swiglu_writer_pad(s->w, o->offset, s->error));
         for (unsigned k = 0; k < o->n_pieces; k++) TRY(stream_piece(s, &o->piece[k], o->type));
     }
-    return swiglu_writer_pad(s->w, s->c->end, error);
+    return swiglu_writer_pad(s->w, file->bytes, s->error);
 }
 
-/* The file as a reader sees it has the tensors that were planned. */
-static enum swiglu_status convert_verify(const struct swiglu_conversion *c, const struct swiglu_writer *w,
-                                         struct swiglu_error *error) {
-    struct swiglu_model *model;
-    struct swiglu_tensor_info in = {.struct_size = sizeof in}, out = {.struct_size = sizeof out};
-    struct swiglu_model_info info = {.struct_size = sizeof info};
-    enum swiglu_status status = swiglu_model_open(w->temporary, NULL, &model, error);
-    if (status != SWIGLU_OK) return status;
-    bool same = !swiglu_model_query(model, &info) && info.n_tensors == c->n;
-    for (size_t i = 0; i < c->n && same; i++) {
+/* ---- what was written ---- */
+
+static enum swiglu_status verify_read(const struct swiglu_conversion *c, const struct swiglu_writer *w,
+                                      struct swiglu_catalog *catalog, struct swiglu_error *error) {
+    struct swiglu_gguf g = {0};
+    if (!swiglu_model_gguf(c->model)) {
+        TRY(swiglu_catalog_add_file(catalog, w->temporary, error));
+        TRY(swiglu_safetensors_read(catalog, 0, error));
+        return swiglu_catalog_sort(catalog, error);
+    }
+    char **paths = swiglu_alloc_array(c->n_files, sizeof *paths);
+    REQUIRE(paths, SWIGLU_E_MEMORY, "%s: out of memory", w->shown);
+    for (size_t i = 0; i < c->n_files; i++) paths[i] = w[i].temporary;
+    const enum swiglu_status status = swiglu_gguf_read_set(&g, catalog, paths, c->n_files, w->temporary, error);
+    swiglu_gguf_free(&g);
+    swiglu_free(paths);
+    return status;
+}
+
+/* The files as a reader sees them have the tensors that were planned. */
+static enum swiglu_status verify_tensors(const struct swiglu_conversion *c, const struct swiglu_writer *w,
+                                         const struct swiglu_catalog *catalog, struct swiglu_error *error) {
+    bool same = catalog->names.n == c->n;
+    for (size_t i = 0, file = 0; i < c->n && same; i++) {
         const struct swiglu_output *o = &c->at[i];
-        if (swiglu_model_tensor(c->model, o->piece[0].tensor, &in) || swiglu_model_tensor(model, i, &out)) break;
-        char *name = swiglu_output_name(o, in.name);
-        if (!name) status = SWIGLU_E_MEMORY;
-        same = name && !strcmp(out.name, name) && out.dtype == o->type && out.bytes == o->bytes &&
-               out.offset == o->offset;
+        const struct swiglu_tensor *t = &catalog->tensors[i];
+        while (i >= c->files[file].end) file++;
+        char *name = swiglu_output_name(o, swiglu_names_at(&swiglu_model_catalog(c->model)->names, o->piece[0].tensor));
+        REQUIRE(name, SWIGLU_E_MEMORY, "%s: out of memory", w->shown);
+        same = !strcmp(swiglu_names_at(&catalog->names, i), name) && (int)t->type == o->type && t->bytes == o->bytes &&
+               t->offset == o->offset && t->file == file;
         swiglu_free(name);
     }
-    swiglu_model_close(model);
-    REQUIRE(status == SWIGLU_OK, status, "%s: out of memory", w->shown);
     REQUIRE(same, SWIGLU_E_WRITE, "%s: the file reads back with other tensors than were written", w->shown);
     return SWIGLU_OK;
 }
 
-static enum swiglu_status convert_write(struct swiglu_conversion *c, struct swiglu_writer *w,
-                                        struct swiglu_error *error) {
-    struct convert_stream s = {.c = c, .w = w, .error = error};
-    for (size_t i = 0; i < c->n; i++) s.total += c->at[i].bytes;
+static enum swiglu_status convert_verify(const struct swiglu_conversion *c, const struct swiglu_writer *w,
+                                         struct swiglu_error *error) {
+    struct swiglu_catalog catalog = {0};
+    enum swiglu_status status = verify_read(c, w, &catalog, error);
+    if (status == SWIGLU_OK) status = verify_tensors(c, w, &catalog, error);
+    swiglu_catalog_close(&catalog);
+    return status;
+}
+
+/* ---- the whole ---- */
+
+static enum swiglu_status convert_files(struct convert_stream *s, struct swiglu_conversion *c, struct swiglu_writer *writers) {
+    struct swiglu_error *error = s->error;
     const struct swiglu_gguf *g = swiglu_model_gguf(c->model);
-    TRY(g ? swiglu_gguf_write(c, g, w, error) : swiglu_safetensors_write(c, swiglu_model_catalog(c->model), w, error));
-    enum swiglu_status status = convert_data(&s);
+    s->values = swiglu_alloc_array(2 * CHUNK_ELEMS, sizeof *s->values);
+    s->in = swiglu_alloc_array(CHUNK_ELEMS, sizeof(float));
+    s->out = swiglu_alloc_array(CHUNK_ELEMS, sizeof(float));
+    REQUIRE(s->values && s->in && s->out, SWIGLU_E_MEMORY, "%s: out of memory", writers->shown);
+    for (size_t i = 0; i < c->n_files; i++) {
+        s->w = &writers[i];
+        TRY(g ? swiglu_gguf_write(c, g, i, s->w, error)
+              : swiglu_safetensors_write(c, swiglu_model_catalog(c->model), s->w, error));
+        TRY(convert_data(s, &c->files[i]));
+        TRY(swiglu_writer_sync(s->w, error));
+    }
+    return SWIGLU_OK;
+}
+
+/* A set appears from its end: only the first shard leads to the others. Where one fails all go. */
+static enum swiglu_status convert_commit(const struct swiglu_conversion *c, struct swiglu_writer *writers,
+                                         struct swiglu_error *error) {
+    enum swiglu_status status = SWIGLU_OK;
+    for (size_t i = c->n_files; i-- && status == SWIGLU_OK;) status = swiglu_writer_commit(&writers[i], error);
+    for (size_t i = 0; i < c->n_files && c->n_files > 1 && status != SWIGLU_OK; i++) swiglu_writer_undo(&writers[i]);
+    return status;
+}
+
+static enum swiglu_status convert_write(struct swiglu_conversion *c, struct swiglu_writer *writers,
+                                        struct swiglu_error *error) {
+    struct convert_stream s = {.c = c, .w = writers, .error = error};
+    for (size_t i = 0; i < c->n; i++) s.total += c->at[i].bytes;
+    const enum swiglu_status status = convert_files(&s, c, writers);
     swiglu_free(s.values);
     swiglu_free(s.in);
     swiglu_free(s.out);
     TRY(status);
-    TRY(swiglu_writer_sync(w, error));
-    TRY(convert_verify(c, w, error));
+    TRY(convert_verify(c, writers, error));
     TRY(stream_progress(&s));
-    return swiglu_writer_commit(w, error);
+    return convert_commit(c, writers, error);
+}
+
+/* Old shards beside new ones would be a model that nobody made, so none is replaced. */
+static enum swiglu_status convert_open(const struct swiglu_conversion *c, size_t i, struct swiglu_writer *w,
+                                       struct swiglu_error *error) {
+    const struct swiglu_catalog *const input = swiglu_model_catalog(c->model);
+    if (c->n_files > 1 && swiglu_writer_exists(c->files[i].path)) {
+        char shown[SWIGLU_SHOWN_BYTES];
+        swiglu_file_show(shown, c->files[i].path);
+        return swiglu_fail(error, SWIGLU_E_OPEN, SWIGLU_NO_OFFSET, EEXIST,
+                           "%s: is there already; a set is not replaced, so remove its shards first", shown);
+    }
+    return swiglu_writer_open(w, c->files[i].path, input->files, input->n_files, error);
+}
+
+static enum swiglu_status convert_planned(struct swiglu_conversion *c, struct swiglu_error *error) {
+    struct swiglu_writer *writers = swiglu_alloc_array(c->n_files, sizeof *writers);
+    REQUIRE(writers, SWIGLU_E_MEMORY, "out of memory");
+    enum swiglu_status status = SWIGLU_OK;
+    size_t n = 0;
+    for (; n < c->n_files && status == SWIGLU_OK; n++) status = convert_open(c, n, &writers[n], error);
+    if (status == SWIGLU_OK) {
+        status = convert_write(c, writers, error);
+    } else {
+        n--; /* this one is not open */
+    }
+    while (n--) swiglu_writer_close(&writers[n]);
+    swiglu_free(writers);
+    return status;
 }
 
 static enum swiglu_status convert_check(const struct swiglu_convert_options *o, struct swiglu_error *error) {
@@ -132,18 +206,12 @@ static enum swiglu_status convert_check(const struct swiglu_convert_options *o, 
 enum swiglu_status swiglu_model_convert(const struct swiglu_model *model, const char *out_path,
                                         const struct swiglu_convert_options *options, struct swiglu_error *error) {
     struct swiglu_conversion c = {.model = model, .out_path = out_path, .options = {.dtype = SWIGLU_DTYPE_KEEP}};
-    struct swiglu_writer w;
     REQUIRE(model && out_path && options, SWIGLU_E_ARGUMENT, "model, out_path or options is NULL");
     REQUIRE(!swiglu_struct_in(&c.options, sizeof c.options, options), SWIGLU_E_ARGUMENT,
             "options.struct_size %zu: this library knows %zu", options->struct_size, sizeof c.options);
     TRY(convert_check(&c.options, error));
     enum swiglu_status status = swiglu_conversion_plan(&c, error);
-    const struct swiglu_catalog *const input = swiglu_model_catalog(model);
-    if (status == SWIGLU_OK) status = swiglu_writer_open(&w, out_path, input->files, input->n_files, error);
-    if (status == SWIGLU_OK) {
-        status = convert_write(&c, &w, error);
-        swiglu_writer_close(&w);
-    }
+    if (status == SWIGLU_OK) status = convert_planned(&c, error);
     swiglu_conversion_free(&c);
     return status;
 }

@@ -21,6 +21,13 @@ struct swiglu_output {
     const char *part, *by; /* a part of the first piece's name, and what stands in its place; NULL: the name stays */
 };
 
+/* A file of the output and its tensors. */
+struct swiglu_output_file {
+    char *path;
+    size_t begin, end; /* in the order of the output */
+    uint64_t bytes;    /* once the header is written */
+};
+
 struct swiglu_conversion {
     const struct swiglu_model *model;
     struct swiglu_convert_options options;
@@ -28,7 +35,8 @@ struct swiglu_conversion {
     const char *out_path;
     struct swiglu_output *at; /* in the order of the input, then of the output */
     size_t n;
-    uint64_t end;             /* of the file, once the header is written */
+    struct swiglu_output_file *files; /* more than one: a set of GGUF shards */
+    size_t n_files;
 };
 
 /* What was read (model.c); the first is NULL where the input is no GGUF file. */
@@ -38,10 +46,10 @@ const struct swiglu_catalog *swiglu_model_catalog(const struct swiglu_model *mod
 /* The output's name, made of that of its first piece; to be freed, NULL when memory is short. */
 char *swiglu_output_name(const struct swiglu_output *o, const char *name);
 
-/* Write everything before the data, set offset and end, and put the outputs into the order of the file (write_gguf.c,
- * write_safetensors.c). */
-enum swiglu_status swiglu_gguf_write(struct swiglu_conversion *c, const struct swiglu_gguf *g, struct swiglu_writer *w,
-                                     struct swiglu_error *error);
+/* Write everything before the data, set offset and bytes, and put the outputs into the order of the file (write_gguf.c,
+ * write_safetensors.c). file: its number. */
+enum swiglu_status swiglu_gguf_write(struct swiglu_conversion *c, const struct swiglu_gguf *g, size_t file,
+                                     struct swiglu_writer *w, struct swiglu_error *error);
 enum swiglu_status swiglu_safetensors_write(struct swiglu_conversion *c, const struct swiglu_catalog *catalog,
                                             struct swiglu_writer *w, struct swiglu_error *error);
 

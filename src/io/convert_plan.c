@@ -10,6 +10,7 @@
 #include "dtype/dtype.h"
 #include "io/family.h"
 #include "io/layers.h"
+#include "io/shard_name.h"
 
 /* The parts of names by which the two ways to store gate and up differ. */
 struct pair_names { const char *gate, *up, *packed; };
@@ -223,6 +224,59 @@ static void plan_close_gaps(struct swiglu_conversion *c) {
         if (c->at[i].n_pieces) c->at[c->n++] = c->at[i];
 }
 
+/* ---- the files ---- */
+
+static const char gguf_end[] = ".gguf";
+
+/* How many files, and with place what is in each: tensors in their order, as many as fit, at least one. */
+static enum swiglu_status plan_cut(struct swiglu_conversion *c, bool place, size_t *n_files, struct swiglu_error *error) {
+    const uint64_t max = c->options.split_max_bytes;
+    uint64_t in_file = 0, padded;
+    *n_files = 1;
+    for (size_t i = 0; i < c->n && max; i++) {
+        REQUIRE(!swiglu_align_up(c->at[i].bytes, swiglu_model_gguf(c->model)->alignment, &padded), SWIGLU_E_UNSUPPORTED,
+                "the file would exceed 64 bits");
+        const bool next = in_file && (padded > max || in_file > max - padded);
+        if (next && place) c->files[*n_files - 1].end = c->files[*n_files].begin = i;
+        *n_files += next;
+        in_file = next ? padded : in_file + padded;
+    }
+    if (place) c->files[*n_files - 1].end = c->n;
+    return SWIGLU_OK;
+}
+
+/* NAME.gguf, or NAME-00001-of-00003.gguf and so on. */
+static enum swiglu_status plan_paths(struct swiglu_conversion *c, struct swiglu_error *error) {
+    const size_t n = strlen(c->out_path);
+    const struct swiglu_shard_name name = {.stem_bytes = n - strlen(gguf_end), .count = (unsigned)c->n_files};
+    for (size_t i = 0; i < c->n_files; i++) {
+        char **path = &c->files[i].path;
+        *path = c->n_files > 1 ? swiglu_shard_path(c->out_path, gguf_end, &name, (unsigned)i + 1) : swiglu_alloc(n + 1);
+        REQUIRE(*path, SWIGLU_E_MEMORY, "out of memory");
+        if (c->n_files == 1) memcpy(*path, c->out_path, n);
+    }
+    return SWIGLU_OK;
+}
+
+static enum swiglu_status plan_files(struct swiglu_conversion *c, struct swiglu_error *error) {
+    struct swiglu_shard_name name;
+    char shown[SWIGLU_SHOWN_BYTES];
+    const bool split = c->options.split_max_bytes != 0;
+    swiglu_file_show(shown, c->out_path);
+    REQUIRE(!split || plan_is_gguf(c), SWIGLU_E_UNSUPPORTED, "%s: only GGUF is written as a set", shown);
+    REQUIRE(!split || (ends_with(c->out_path, gguf_end) && !swiglu_shard_name(c->out_path, gguf_end, &name)),
+            SWIGLU_E_ARGUMENT, "%s: a set is called by NAME.gguf; the numbers of its shards are added", shown);
+    TRY(plan_cut(c, false, &c->n_files, error));
+    const size_t n = c->n_files;
+    c->n_files = 0;
+    REQUIRE(n <= SWIGLU_LIMIT_FILES, SWIGLU_E_UNSUPPORTED, "%s: %zu shards: limit %d", shown, n, SWIGLU_LIMIT_FILES);
+    c->files = swiglu_alloc_array(n, sizeof *c->files);
+    REQUIRE(c->files, SWIGLU_E_MEMORY, "out of memory");
+    c->n_files = n;
+    TRY(plan_cut(c, true, &c->n_files, error));
+    return plan_paths(c, error);
+}
+
 enum swiglu_status swiglu_conversion_plan(struct swiglu_conversion *c, struct swiglu_error *error) {
     c->info.struct_size = sizeof c->info;
     TRY(swiglu_model_query(c->model, &c->info));
@@ -231,13 +285,16 @@ enum swiglu_status swiglu_conversion_plan(struct swiglu_conversion *c, struct sw
     c->at = swiglu_alloc_array(c->info.n_tensors, 2 * sizeof *c->at);
     REQUIRE(c->at, SWIGLU_E_MEMORY, "out of memory");
     plan_copies(c);
-    const enum swiglu_status status = plan_blocks(c, error);
+    enum swiglu_status status = plan_blocks(c, error);
     plan_close_gaps(c);
+    if (status == SWIGLU_OK) status = plan_files(c, error);
     if (status != SWIGLU_OK) swiglu_conversion_free(c);
     return status;
 }
 
 void swiglu_conversion_free(struct swiglu_conversion *c) {
+    for (size_t i = 0; i < c->n_files; i++) swiglu_free(c->files[i].path);
+    swiglu_free(c->files);
     swiglu_free(c->at);
-    c->at = NULL, c->n = 0;
+    c->at = NULL, c->files = NULL, c->n = c->n_files = 0;
 }

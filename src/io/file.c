@@ -60,6 +60,7 @@ enum swiglu_status swiglu_file_open(struct swiglu_file *file, const char *path, 
         return swiglu_file_fail(file->shown, SWIGLU_E_OPEN, what, err, error);
     }
     file->bytes = (uint64_t)st.st_size;
+    file->changed_s = (int64_t)st.st_mtim.tv_sec, file->changed_ns = (int64_t)st.st_mtim.tv_nsec;
     return SWIGLU_OK;
 }
 
@@ -72,6 +73,18 @@ bool swiglu_file_is(const struct swiglu_file *file, const char *path) {
 void swiglu_file_close(struct swiglu_file *file) {
     if (file->fd >= 0) close(file->fd); /* read only: nothing can be lost here */
     file->fd = -1;
+}
+
+/* After a read: what was read is of the file that was opened. */
+static enum swiglu_status file_check_unchanged(const struct swiglu_file *file, struct swiglu_error *error) {
+    struct stat st;
+    if (fstat(file->fd, &st)) return swiglu_file_fail(file->shown, SWIGLU_E_READ, "cannot tell its state", errno, error);
+    if ((uint64_t)st.st_size == file->bytes && (int64_t)st.st_mtim.tv_sec == file->changed_s &&
+        (int64_t)st.st_mtim.tv_nsec == file->changed_ns)
+        return SWIGLU_OK;
+    return swiglu_fail(error, SWIGLU_E_READ, SWIGLU_NO_OFFSET, 0,
+                       "%s: the file has changed since it was opened: %llu bytes then, %llu now", file->shown,
+                       (unsigned long long)file->bytes, (unsigned long long)st.st_size);
 }
 
 enum swiglu_status swiglu_file_read(const struct swiglu_file *file, uint64_t at, void *dst, size_t n,
@@ -92,5 +105,5 @@ enum swiglu_status swiglu_file_read(const struct swiglu_file *file, uint64_t at,
                                file->shown, (unsigned long long)(at + done), n, done, (unsigned long long)file->bytes);
         done += (size_t)got;
     }
-    return SWIGLU_OK;
+    return file_check_unchanged(file, error);
 }

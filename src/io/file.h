@@ -12,6 +12,7 @@ enum { SWIGLU_SHOWN_BYTES = 192 };
 struct swiglu_file {
     int fd;
     uint64_t bytes;                 /* size at open */
+    int64_t changed_s, changed_ns;  /* when it was last written to, at open */
     char shown[SWIGLU_SHOWN_BYTES]; /* the path for messages: escaped, a long one by its end */
 };
 
@@ -19,7 +20,8 @@ struct swiglu_file {
 enum swiglu_status swiglu_file_open(struct swiglu_file *file, const char *path, struct swiglu_error *error);
 void swiglu_file_close(struct swiglu_file *file);
 
-/* Reads exactly n bytes from byte `at` on, or fails with E_READ. */
+/* Reads exactly n bytes from byte `at` on, or fails with E_READ: also where the file has been written to since it was opened,
+ * so that nothing is made of two states of it. A file of its name that took its place does not matter. */
 enum swiglu_status swiglu_file_read(const struct swiglu_file *file, uint64_t at, void *dst, size_t n,
                                     struct swiglu_error *error);
 

@@ -11,15 +11,18 @@
 #include "base/alloc.h"
 #include "io/index.h"
 #include "io/safetensors.h"
+#include "io/shard_name.h"
 
 #define INDEX "model.safetensors.index.json"
 #define SINGLE "model.safetensors"
 #define CONFIG "config.json"
+#define ST_END ".safetensors"
+#define INDEX_END ".safetensors.index.json"
+#define GGUF_END ".gguf"
 
 static bool folder_is_index(const char *path) {
-    static const char end[] = ".safetensors.index.json";
-    const size_t n = strlen(path);
-    return n >= sizeof end - 1 && !strcmp(path + n - (sizeof end - 1), end);
+    const size_t n = strlen(path), end = strlen(INDEX_END);
+    return n >= end && !strcmp(path + n - end, INDEX_END);
 }
 
 bool swiglu_folder_is(const char *path) {
@@ -51,15 +54,15 @@ static enum swiglu_status folder_add(struct swiglu_catalog *catalog, const char 
     return status;
 }
 
-/* The names of the folder's *.safetensors files, sorted. */
-static enum swiglu_status folder_list(struct swiglu_names *names, const char *folder, struct swiglu_error *error) {
-    static const char end[] = ".safetensors";
+/* The names of the folder's files that end so, sorted. */
+static enum swiglu_status folder_list(struct swiglu_names *names, const char *folder, const char *end,
+                                      struct swiglu_error *error) {
     bool short_of_memory = false;
     DIR *dir = opendir(folder);
     if (!dir) return folder_fail(folder, SWIGLU_E_OPEN, errno, "the folder cannot be listed", error);
     for (const struct dirent *entry; !short_of_memory && (entry = readdir(dir));) {
         const size_t n = strlen(entry->d_name);
-        if (n >= sizeof end && !strcmp(entry->d_name + n - (sizeof end - 1), end))
+        if (n > strlen(end) && !strcmp(entry->d_name + n - strlen(end), end))
             short_of_memory = swiglu_names_push(names, entry->d_name, n);
     }
     closedir(dir);
@@ -146,7 +149,7 @@ static enum swiglu_status folder_plain(struct swiglu_catalog *catalog, const str
         return folder_fail(folder, SWIGLU_E_OPEN, EISDIR,
                            present->n ? "Is a directory without " INDEX " or " SINGLE "; open one of its .safetensors "
                                         "files by name, or use the option scan"
-                                      : "Is a directory without " INDEX " or " SINGLE,
+                                      : "Is a directory without " INDEX ", " SINGLE " or a GGUF file",
                            error);
     if (scan && !present->n)
         return folder_fail(folder, SWIGLU_E_OPEN, EISDIR, "Is a directory without .safetensors files", error);
@@ -174,7 +177,7 @@ static enum swiglu_status folder_read(struct swiglu_catalog *catalog, const char
                                       bool must, bool scan, struct swiglu_error *error) {
     struct swiglu_index index = {0};
     struct swiglu_names present = {0};
-    enum swiglu_status status = folder_list(&present, folder, error);
+    enum swiglu_status status = folder_list(&present, folder, ST_END, error);
     if (status == SWIGLU_OK && !scan) status = swiglu_index_read(&index, catalog, index_path, error);
     if (status == SWIGLU_OK)
         status = index.present  ? folder_indexed(catalog, &index, &present, folder, error)
@@ -182,6 +185,42 @@ static enum swiglu_status folder_read(struct swiglu_catalog *catalog, const char
                                 : folder_plain(catalog, &present, folder, scan, error);
     swiglu_names_free(&present);
     swiglu_index_free(&index);
+    return status;
+}
+
+/* ---- GGUF ---- */
+
+/* Of several files all must be shards of one set; *path is then the first by name. */
+static enum swiglu_status folder_choose(const struct swiglu_names *names, const char *folder, char **path,
+                                        struct swiglu_error *error) {
+    struct swiglu_shard_name first, other;
+    const char *name = swiglu_names_at(names, names->order[0]);
+    const bool set = swiglu_shard_name(name, GGUF_END, &first);
+    for (size_t i = 0; i < names->n; i++) {
+        const char *also = swiglu_names_at(names, names->order[i]);
+        if (strchr(also, '\\'))
+            return folder_fail(folder, SWIGLU_E_UNSUPPORTED, 0, "a .gguf file whose name is not plain ASCII", error);
+        if (i == 0 || (set && swiglu_shard_name(also, GGUF_END, &other) && other.count == first.count &&
+                       other.stem_bytes == first.stem_bytes && !memcmp(also, name, first.stem_bytes)))
+            continue;
+        char what[300];
+        snprintf(what, sizeof what, "Is a directory with several models, so one must be named: %.100s, %.100s", name, also);
+        return folder_fail(folder, SWIGLU_E_OPEN, EISDIR, what, error);
+    }
+    *path = folder_path(folder, name);
+    return *path ? SWIGLU_OK : folder_fail(folder, SWIGLU_E_MEMORY, 0, "out of memory", error);
+}
+
+enum swiglu_status swiglu_folder_gguf(const char *folder, char **path, struct swiglu_error *error) {
+    struct swiglu_names st = {0}, gguf = {0};
+    *path = NULL;
+    if (folder_is_index(folder)) return SWIGLU_OK;
+    enum swiglu_status status = folder_list(&st, folder, ST_END, error);
+    if (status == SWIGLU_OK) status = folder_list(&st, folder, INDEX_END, error);
+    if (status == SWIGLU_OK && !st.n) status = folder_list(&gguf, folder, GGUF_END, error);
+    if (status == SWIGLU_OK && gguf.n) status = folder_choose(&gguf, folder, path, error);
+    swiglu_names_free(&st);
+    swiglu_names_free(&gguf);
     return status;
 }
 

@@ -13,6 +13,10 @@ bool swiglu_folder_is(const char *path);
 enum swiglu_status swiglu_folder_read(struct swiglu_catalog *catalog, struct swiglu_config *config, const char *path,
                                       bool scan, struct swiglu_error *error);
 
+/* Where the folder holds no safetensors checkpoint but GGUF files: *path is that of the only one, or of the first shard of the
+ * only set, to be freed; else NULL. */
+enum swiglu_status swiglu_folder_gguf(const char *folder, char **path, struct swiglu_error *error);
+
 /* The config.json beside a file. */
 enum swiglu_status swiglu_folder_config(struct swiglu_catalog *catalog, struct swiglu_config *config, const char *path,
                                         struct swiglu_error *error);

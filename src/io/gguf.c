@@ -70,8 +70,9 @@ bool swiglu_gguf_real(const struct swiglu_gguf *g, const struct swiglu_kv *kv, u
     return true;
 }
 
-enum swiglu_status swiglu_gguf_read(struct swiglu_gguf *g, struct swiglu_catalog *catalog, struct swiglu_error *error) {
-    *g = (struct swiglu_gguf){.catalog = catalog, .alignment = 32};
+enum swiglu_status swiglu_gguf_read(struct swiglu_gguf *g, struct swiglu_catalog *catalog, size_t file,
+                                    struct swiglu_error *error) {
+    *g = (struct swiglu_gguf){.catalog = catalog, .file = file, .first = catalog->names.n, .alignment = 32};
     catalog->fastest_first = true;
     return swiglu_gguf_parse(g, error);
 }
@@ -81,4 +82,5 @@ void swiglu_gguf_free(struct swiglu_gguf *g) {
     swiglu_free(g->kvs);
     swiglu_free(g->values);
     g->kvs = NULL, g->values = NULL;
+    g->kvs_capacity = g->values_bytes = g->values_capacity = 0;
 }

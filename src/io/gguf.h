@@ -27,8 +27,9 @@ struct swiglu_gguf_type { uint32_t type; const char *name; uint32_t block_elems,
 
 struct swiglu_gguf {
     struct swiglu_catalog *catalog; /* holds the file, its tensors and the warnings */
+    size_t file, first;             /* the file in it, and the first of its tensors */
     uint32_t version;
-    uint64_t alignment, data_start;
+    uint64_t alignment, list_at, data_start; /* list_at: where the metadata end and the list of tensors begins */
     struct swiglu_names keys;
     struct swiglu_kv *kvs;
     size_t kvs_capacity;
@@ -36,10 +37,14 @@ struct swiglu_gguf {
     size_t values_bytes, values_capacity;
 };
 
-/* Reads the header of the catalog's only file and fills the catalog. Whatever happens, swiglu_gguf_free is due. */
-enum swiglu_status swiglu_gguf_read(struct swiglu_gguf *g, struct swiglu_catalog *catalog, struct swiglu_error *error);
+/* Reads the header of the catalog's file and adds its tensors; after several files swiglu_catalog_sort is due. Whatever
+ * happens, swiglu_gguf_free is due. */
+enum swiglu_status swiglu_gguf_read(struct swiglu_gguf *g, struct swiglu_catalog *catalog, size_t file,
+                                    struct swiglu_error *error);
 void swiglu_gguf_free(struct swiglu_gguf *g);
-static inline const struct swiglu_file *swiglu_gguf_file(const struct swiglu_gguf *g) { return &g->catalog->files[0]; }
+static inline const struct swiglu_file *swiglu_gguf_file(const struct swiglu_gguf *g) {
+    return &g->catalog->files[g->file];
+}
 
 const struct swiglu_gguf_type *swiglu_gguf_type_find(uint32_t type); /* NULL: no such type */
 

@@ -112,7 +112,7 @@ static enum swiglu_status gguf_width(const struct swiglu_gguf *g, const char *fi
     if (!kv) return SWIGLU_OK;
     fact->offset = kv->offset;
     if (swiglu_gguf_integer(g, kv, kv->is_array ? layer : 0, &fact->value)) return SWIGLU_OK;
-    return swiglu_catalog_fail(g->catalog, 0, error, SWIGLU_E_FORMAT, kv->offset,
+    return swiglu_catalog_fail(g->catalog, g->file, error, SWIGLU_E_FORMAT, kv->offset,
                                "%s: no width for layer %zu: type %u%s, %llu values", fact->key, layer, kv->type,
                                kv->is_array ? " array" : "", (ull)kv->count);
 }
@@ -184,7 +184,7 @@ static enum swiglu_status gguf_check(const struct swiglu_gguf *g, const struct s
     uint64_t value;
     const struct swiglu_kv *kv = swiglu_gguf_find(g, "general.architecture");
     if (kv && !swiglu_gguf_text(g, kv))
-        return swiglu_catalog_fail(g->catalog, 0, error, SWIGLU_E_FORMAT, kv->offset,
+        return swiglu_catalog_fail(g->catalog, g->file, error, SWIGLU_E_FORMAT, kv->offset,
                                    "general.architecture type %u%s: must be a string of up to %d bytes", kv->type,
                                    kv->is_array ? " array" : "", SWIGLU_LIMIT_KEPT);
     for (size_t i = 0; i < g->keys.n; i++) {
@@ -193,7 +193,7 @@ static enum swiglu_status gguf_check(const struct swiglu_gguf *g, const struct s
         if (n < sizeof width || strcmp(name + n - (sizeof width - 1), width) || g->kvs[i].is_array) continue;
         if (swiglu_gguf_integer(g, &g->kvs[i], 0, &value) && value == 0 &&
             !(family && family->form == SWIGLU_FORM_NONE))
-            return swiglu_catalog_fail(g->catalog, 0, error, SWIGLU_E_FORMAT, g->kvs[i].offset,
+            return swiglu_catalog_fail(g->catalog, g->file, error, SWIGLU_E_FORMAT, g->kvs[i].offset,
                                        "%.80s 0: must be at least 1", name);
     }
     return SWIGLU_OK;
@@ -205,7 +205,7 @@ static enum swiglu_status gguf_check_count(const struct swiglu_gguf *g, uint64_t
     snprintf(key, sizeof key, "%.64s.block_count", swiglu_gguf_architecture(g));
     const struct swiglu_kv *kv = swiglu_gguf_find(g, key);
     if (!n_seen || !swiglu_gguf_integer(g, kv, 0, &value) || value == n_seen) return SWIGLU_OK;
-    return swiglu_catalog_warn(g->catalog, 0, error, kv->offset,
+    return swiglu_catalog_warn(g->catalog, g->file, error, kv->offset,
                                "%s %llu, but the tensors show %llu layers; the tensors decide", key, (ull)value,
                                (ull)n_seen);
 }

@@ -49,7 +49,7 @@ static SW_PRINTF(4, 5) enum swiglu_status gguf_bad(const struct gguf_parser *p, 
     } else {
         snprintf(shown, sizeof shown, "%s[%llu].", p->group, (ull)p->index);
     }
-    return swiglu_catalog_fail(p->g->catalog, 0, p->error, code, at, "%s%s%s", shown, p->part, text);
+    return swiglu_catalog_fail(p->g->catalog, p->g->file, p->error, code, at, "%s%s%s", shown, p->part, text);
 }
 
 static enum swiglu_status gguf_no_memory(const struct gguf_parser *p) {
@@ -261,38 +261,36 @@ static enum swiglu_status gguf_alignment(struct gguf_parser *p) {
                         " %llu: not a power of two (the format's text allows it, ggml refuses it)", (ull)a);
     g->alignment = a;
     if (a >= 8) return SWIGLU_OK;
-    return swiglu_catalog_warn(g->catalog, 0, p->error, kv->offset, "general.alignment %llu: the format asks for a multiple of 8",
+    return swiglu_catalog_warn(g->catalog, g->file, p->error, kv->offset,
+                               "general.alignment %llu: the format asks for a multiple of 8",
                             (ull)a);
 }
 
-/* A list was read: a name that stands twice in it is told before what else is wrong. offset: of the second's entry. */
+/* A list was read as far as it is right: a name that stands twice in it is told before what else is wrong. */
 static enum swiglu_status gguf_end_list(struct gguf_parser *p, struct swiglu_names *names, const char *part,
                                         enum swiglu_status status) {
+    const struct swiglu_gguf *g = p->g;
+    const bool is_key = names == &g->keys;
     size_t first, second;
     if (status != SWIGLU_OK && status != SWIGLU_E_FORMAT) return status;
     const bool repeated = swiglu_names_repeated(names, &first, &second);
     if (!names->order) return gguf_no_memory(p);
     if (!repeated) return status;
-    const bool is_key = names == &p->g->keys;
-    p->index = second, p->name = NULL, p->part = part;
-    return gguf_bad(p, is_key ? p->g->kvs[second].offset : p->g->catalog->tensors[second].entry, SWIGLU_E_FORMAT,
-                    " %.80s: duplicate of %s[%zu].%s", swiglu_names_at(names, second), p->group, first, part);
+    if (!is_key && first < g->first) return swiglu_catalog_sort(g->catalog, p->error); /* in another file */
+    const size_t before = is_key ? 0 : g->first;
+    p->index = second - before, p->name = NULL, p->part = part;
+    return gguf_bad(p, is_key ? g->kvs[second].offset : g->catalog->tensors[second].entry, SWIGLU_E_FORMAT,
+                    " %.80s: duplicate of %s[%zu].%s", swiglu_names_at(names, second), p->group, first - before, part);
 }
 
 static enum swiglu_status gguf_metadata(struct gguf_parser *p, uint64_t n_kv) {
     struct swiglu_gguf *g = p->g;
     enum swiglu_status status = SWIGLU_OK;
-    uint64_t shards;
     p->group = "kv";
     for (p->index = 0; p->index < n_kv && status == SWIGLU_OK; p->index++) status = gguf_kv(p);
     TRY(gguf_end_list(p, &g->keys, "key", status));
     p->group = NULL;
-    const struct swiglu_kv *split = swiglu_gguf_find(g, "split.count");
-    p->part = "split.count";
-    if (swiglu_gguf_integer(g, split, 0, &shards) && shards > 1)
-        return gguf_bad(p, split->offset, SWIGLU_E_UNSUPPORTED,
-                        " %llu: one shard of several, the other shards are missing; merge them into one file",
-                        (ull)shards);
+    g->list_at = p->at;
     return gguf_alignment(p);
 }
 
@@ -310,7 +308,7 @@ static enum swiglu_status gguf_tensor_name(struct gguf_parser *p) {
         return gguf_bad(p, at + 8 + (uint64_t)(zero - p->text), SWIGLU_E_FORMAT, ": byte 0 at place %d of %llu",
                         (int)(zero - p->text), (ull)n);
     if (swiglu_names_push(&p->g->catalog->names, p->text, (size_t)n)) return gguf_no_memory(p);
-    p->name = swiglu_names_at(&p->g->catalog->names, p->index);
+    p->name = swiglu_names_at(&p->g->catalog->names, p->g->first + p->index);
     return SWIGLU_OK;
 }
 
@@ -344,7 +342,7 @@ static enum swiglu_status gguf_misplaced(struct gguf_parser *p, const struct swi
     if (t->offset > expected)
         return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: a hole, the tensors before it end at %llu", (ull)t->offset,
                         (ull)expected);
-    for (uint64_t i = 0; i < p->index; i++) {
+    for (size_t i = g->first; i < g->first + p->index; i++) {
         const struct swiglu_tensor *o = &g->catalog->tensors[i];
         if (t->offset + t->bytes > o->offset && t->offset < o->offset + o->bytes)
             return gguf_bad(p, at, SWIGLU_E_FORMAT, " %llu: overlaps %.63s, which has %llu bytes from %llu on",
@@ -360,10 +358,9 @@ static enum swiglu_status gguf_tensor(struct gguf_parser *p, uint64_t *expected)
     struct swiglu_catalog *c = p->g->catalog;
     uint64_t elems = 1, end, at = p->at;
     p->name = NULL;
-    if (swiglu_grow(&c->tensors, &c->tensors_capacity, (size_t)p->index + 1, sizeof *c->tensors))
-        return gguf_no_memory(p);
-    struct swiglu_tensor *t = &c->tensors[p->index];
-    *t = (struct swiglu_tensor){.entry = at};
+    if (swiglu_grow(&c->tensors, &c->tensors_capacity, c->names.n + 1, sizeof *c->tensors)) return gguf_no_memory(p);
+    struct swiglu_tensor *t = &c->tensors[c->names.n];
+    *t = (struct swiglu_tensor){.file = (uint16_t)p->g->file, .entry = at};
     TRY(gguf_tensor_name(p));
     TRY(gguf_dims(p, t, &elems));
     at = p->at;
@@ -397,15 +394,16 @@ static enum swiglu_status gguf_tensor(struct gguf_parser *p, uint64_t *expected)
 static enum swiglu_status gguf_data(struct gguf_parser *p, uint64_t data_end) {
     struct swiglu_gguf *g = p->g;
     const uint64_t file_bytes = swiglu_gguf_file(g)->bytes;
+    const size_t n = g->catalog->names.n - g->first;
     p->group = NULL, p->name = NULL, p->part = "data section";
-    if (swiglu_align_up(p->at, g->alignment, &g->data_start) || (g->catalog->names.n && g->data_start > file_bytes))
+    if (swiglu_align_up(p->at, g->alignment, &g->data_start) || (n && g->data_start > file_bytes))
         return gguf_bad(p, p->at, SWIGLU_E_FORMAT, ": starts at %llu, past the end of the file at %llu",
                         (ull)g->data_start, (ull)file_bytes);
     const uint64_t data_bytes = g->data_start < file_bytes ? file_bytes - g->data_start : 0;
     p->group = "tensor", p->part = "offset";
-    for (p->index = 0; p->index < g->catalog->names.n; p->index++) {
-        struct swiglu_tensor *t = &g->catalog->tensors[p->index];
-        p->name = swiglu_names_at(&g->catalog->names, p->index);
+    for (p->index = 0; p->index < n; p->index++) {
+        struct swiglu_tensor *t = &g->catalog->tensors[g->first + p->index];
+        p->name = swiglu_names_at(&g->catalog->names, g->first + p->index);
         if (t->offset + t->bytes > data_bytes)
             return gguf_bad(p, t->entry, SWIGLU_E_FORMAT,
                             " %llu + %llu > data %llu bytes: the tensor ends past the end of the file",
@@ -413,7 +411,8 @@ static enum swiglu_status gguf_data(struct gguf_parser *p, uint64_t data_end) {
         t->offset += g->data_start;
     }
     if (data_bytes <= data_end) return SWIGLU_OK;
-    return swiglu_catalog_warn(g->catalog, 0, p->error, g->data_start + data_end, "%llu trailing bytes after the last tensor",
+    return swiglu_catalog_warn(g->catalog, g->file, p->error, g->data_start + data_end,
+                               "%llu trailing bytes after the last tensor",
                             (ull)(data_bytes - data_end));
 }
 
@@ -430,13 +429,15 @@ static enum swiglu_status gguf_header(struct gguf_parser *p) {
     TRY(gguf_metadata(p, n_kv));
     p->group = "tensor";
     for (p->index = 0; p->index < n_tensors && status == SWIGLU_OK; p->index++) status = gguf_tensor(p, &data_end);
-    TRY(gguf_end_list(p, &g->catalog->names, "name", status));
-    return gguf_data(p, data_end);
+    if (status == SWIGLU_OK) status = gguf_data(p, data_end);
+    p->group = "tensor";
+    /* Of several files the names are sorted once, when all were read. */
+    return status == SWIGLU_OK && g->file ? SWIGLU_OK : gguf_end_list(p, &g->catalog->names, "name", status);
 }
 
 enum swiglu_status swiglu_gguf_parse(struct swiglu_gguf *g, struct swiglu_error *error) {
     struct gguf_parser *p = swiglu_alloc(sizeof *p);
-    if (!p) return swiglu_catalog_fail(g->catalog, 0, error, SWIGLU_E_MEMORY, 0, "out of memory");
+    if (!p) return swiglu_catalog_fail(g->catalog, g->file, error, SWIGLU_E_MEMORY, 0, "out of memory");
     p->g = g, p->error = error;
     const enum swiglu_status status = gguf_header(p);
     swiglu_free(p);

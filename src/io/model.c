@@ -8,6 +8,7 @@
 #include "io/convert.h"
 #include "io/experts.h"
 #include "io/folder.h"
+#include "io/gguf_set.h"
 #include "io/gguf_layers.h"
 #include "io/hf_layers.h"
 #include "io/safetensors.h"
@@ -44,17 +45,26 @@ static enum swiglu_status model_format(struct swiglu_model *m, const char *path,
     return SWIGLU_OK;
 }
 
-static enum swiglu_status model_read_headers(struct swiglu_model *m, const char *path, bool scan,
-                                             struct swiglu_error *error) {
+static enum swiglu_status model_read_file(struct swiglu_model *m, const char *path, struct swiglu_error *error) {
     struct swiglu_shard_name name;
-    if (swiglu_folder_is(path)) return swiglu_folder_read(&m->catalog, &m->config, path, scan, error);
     TRY(swiglu_catalog_add_file(&m->catalog, path, error));
     TRY(model_format(m, path, error));
-    if (m->is_gguf) return swiglu_gguf_read(&m->gguf, &m->catalog, error);
+    if (m->is_gguf) return swiglu_gguf_open(&m->gguf, &m->catalog, path, error);
     m->catalog.partial = swiglu_shard_name(path, ".safetensors", &name) && name.count > 1;
     TRY(swiglu_safetensors_read(&m->catalog, 0, error));
     TRY(swiglu_catalog_sort(&m->catalog, error));
     return swiglu_folder_config(&m->catalog, &m->config, path, error);
+}
+
+static enum swiglu_status model_read_headers(struct swiglu_model *m, const char *path, bool scan,
+                                             struct swiglu_error *error) {
+    char *gguf;
+    if (!swiglu_folder_is(path)) return model_read_file(m, path, error);
+    TRY(swiglu_folder_gguf(path, &gguf, error));
+    if (!gguf) return swiglu_folder_read(&m->catalog, &m->config, path, scan, error);
+    const enum swiglu_status status = model_read_file(m, gguf, error);
+    swiglu_free(gguf);
+    return status;
 }
 
 static enum swiglu_status model_find_layers(struct swiglu_model *m, const struct swiglu_model_options *o,
@@ -122,7 +132,7 @@ enum swiglu_status swiglu_model_query(const struct swiglu_model *model, struct s
                                      .n_blocks = model->layers.n,
                                      .n_warnings = c->warnings.n};
     for (size_t i = 0; i < c->n_files; i++)
-        if (c->files[i].fd >= 0) full.file_bytes += c->files[i].bytes; /* those with tensors stay open */
+        if (c->files[i].fd >= 0) full.file_bytes += c->files[i].bytes, full.n_files++; /* config and index are closed */
     return swiglu_struct_out(info, &full, sizeof full);
 }
 

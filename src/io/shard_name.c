@@ -29,7 +29,7 @@ bool swiglu_shard_name(const char *path, const char *end, struct swiglu_shard_na
 }
 
 char *swiglu_shard_path(const char *path, const char *end, const struct swiglu_shard_name *name, unsigned number) {
-    const size_t bytes = strlen(path) + 1;
+    const size_t bytes = name->stem_bytes + 2 * (SWIGLU_SHARD_DIGITS + 4) + strlen(end);
     char *made = swiglu_alloc(bytes);
     if (made)
         snprintf(made, bytes, "%.*s-%05u" OF "%05u%s", (int)name->stem_bytes, path, number, name->count, end);

@@ -17,7 +17,7 @@ struct swiglu_shard_name {
 /* Whether the path is such a name; end: ".gguf". What is no shard of a set (number above count, 0) is none. */
 bool swiglu_shard_name(const char *path, const char *end, struct swiglu_shard_name *name);
 
-/* The path of shard `number` of the set, to be freed; NULL when memory is short. */
+/* The path of shard `number` of the set, whose stem path begins with; to be freed, NULL when memory is short. */
 char *swiglu_shard_path(const char *path, const char *end, const struct swiglu_shard_name *name, unsigned number);
 
 #endif

@@ -152,6 +152,15 @@ enum swiglu_status swiglu_writer_open(struct swiglu_writer *w, const char *path,
     return status;
 }
 
+bool swiglu_writer_exists(const char *path) {
+    struct stat st;
+    return !lstat(path, &st);
+}
+
+void swiglu_writer_undo(struct swiglu_writer *w) {
+    if (w->fd < 0 && w->target) unlink(w->target);
+}
+
 void swiglu_writer_close(struct swiglu_writer *w) {
     if (w->fd >= 0) {
         unlink(w->temporary);

@@ -12,6 +12,8 @@
 #ifndef SWIGLU_WRITE_H
 #define SWIGLU_WRITE_H
 
+#include <stdbool.h>
+
 #include "io/file.h"
 
 struct swiglu_writer {
@@ -32,6 +34,10 @@ enum swiglu_status swiglu_writer_pad(struct swiglu_writer *w, uint64_t to, struc
 enum swiglu_status swiglu_writer_sync(struct swiglu_writer *w, struct swiglu_error *error);
 /* After a sync: the target is the new file. Only a failure that names the folder comes after the rename. */
 enum swiglu_status swiglu_writer_commit(struct swiglu_writer *w, struct swiglu_error *error);
+/* Whether something, a dangling link as well, has this name. */
+bool swiglu_writer_exists(const char *path);
+/* Removes the target again where the writer has put it there; one that replaced another file is not undone. */
+void swiglu_writer_undo(struct swiglu_writer *w);
 /* Removes the temporary unless it was committed, and frees. */
 void swiglu_writer_close(struct swiglu_writer *w);
 

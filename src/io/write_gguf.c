@@ -7,6 +7,8 @@
 #include "base/checked.h"
 #include "dtype/dtype.h"
 #include "io/convert.h"
+#include "io/gguf_parse.h"
+#include "io/gguf_set.h"
 
 enum { COPY_BYTES = 1 << 16, COUNTS_AT = 8, METADATA_AT = 24 };
 
@@ -32,13 +34,14 @@ static enum swiglu_status list_append_name(struct gguf_list *list, const char *n
 /* The name is read from the file again: the catalog has it escaped. */
 static enum swiglu_status list_name(struct gguf_list *list, const struct swiglu_output *o, const struct swiglu_gguf *g,
                                     struct swiglu_error *error) {
-    const uint64_t entry = g->catalog->tensors[o->piece[0].tensor].entry;
+    const struct swiglu_tensor *t = &g->catalog->tensors[o->piece[0].tensor];
+    const struct swiglu_file *file = &g->catalog->files[t->file];
     char raw[SWIGLU_LIMIT_NAME + 1] = {0};
     uint64_t n;
-    TRY(swiglu_file_read(swiglu_gguf_file(g), entry, &n, sizeof n, error));
-    REQUIRE(n && n <= SWIGLU_LIMIT_NAME, SWIGLU_E_READ, "%s: tensor name of %llu bytes: the file has changed",
-            swiglu_gguf_file(g)->shown, (unsigned long long)n);
-    TRY(swiglu_file_read(swiglu_gguf_file(g), entry + sizeof n, raw, (size_t)n, error));
+    TRY(swiglu_file_read(file, t->entry, &n, sizeof n, error));
+    REQUIRE(n && n <= SWIGLU_LIMIT_NAME, SWIGLU_E_READ, "%s: tensor name of %llu bytes: the file has changed", file->shown,
+            (unsigned long long)n);
+    TRY(swiglu_file_read(file, t->entry + sizeof n, raw, (size_t)n, error));
     char *name = swiglu_output_name(o, raw);
     REQUIRE(name, SWIGLU_E_MEMORY, "out of memory for the list of tensors");
     const enum swiglu_status status = list_append_name(list, name, error);
@@ -66,11 +69,11 @@ static enum swiglu_status list_shape(struct gguf_list *list, struct swiglu_outpu
 }
 
 static enum swiglu_status list_build(struct gguf_list *list, struct swiglu_conversion *c, const struct swiglu_gguf *g,
-                                     struct swiglu_error *error) {
-    c->end = 0;
-    for (size_t i = 0; i < c->n; i++) {
+                                     struct swiglu_output_file *file, struct swiglu_error *error) {
+    file->bytes = 0;
+    for (size_t i = file->begin; i < file->end; i++) {
         TRY(list_name(list, &c->at[i], g, error));
-        TRY(list_shape(list, &c->at[i], g, &c->end, error));
+        TRY(list_shape(list, &c->at[i], g, &file->bytes, error));
     }
     return SWIGLU_OK;
 }
@@ -100,44 +103,73 @@ static enum swiglu_status copy_range(struct swiglu_writer *w, const struct swigl
     return status;
 }
 
-static enum swiglu_status write_metadata(const struct swiglu_conversion *c, const struct swiglu_gguf *g,
-                                         struct swiglu_writer *w, struct swiglu_error *error) {
-    static const char key[] = "general.file_type";
-    const struct swiglu_kv *kv = swiglu_gguf_find(g, key);
-    uint64_t from = METADATA_AT, old;
-    const uint64_t end = g->catalog->tensors[0].entry;
-    if (kv && kv->type == SWIGLU_KV_U32 && !kv->is_array && swiglu_gguf_integer(g, kv, 0, &old)) {
-        const uint32_t value = file_type(c, (uint32_t)old);
-        const uint64_t at = kv->offset + 8 + strlen(key) + 4; /* behind length, key and type */
-        TRY(copy_range(w, swiglu_gguf_file(g), from, at, error));
-        TRY(swiglu_writer_put(w, &value, sizeof value, error));
-        from = at + sizeof value;
-    }
-    return copy_range(w, swiglu_gguf_file(g), from, end, error);
+/* ---- metadata ---- */
+
+/* Entry i of the metadata with its bytes, but for general.file_type. */
+static enum swiglu_status write_key(const struct swiglu_conversion *c, const struct swiglu_gguf *g, size_t i,
+                                    struct swiglu_writer *w, struct swiglu_error *error) {
+    static const char file_type_key[] = "general.file_type";
+    const struct swiglu_kv *kv = &g->kvs[i];
+    const uint64_t end = i + 1 < g->keys.n ? g->kvs[i + 1].offset : g->list_at;
+    uint64_t old;
+    if (strcmp(swiglu_names_at(&g->keys, i), file_type_key) || kv->type != SWIGLU_KV_U32 || kv->is_array ||
+        !swiglu_gguf_integer(g, kv, 0, &old))
+        return copy_range(w, swiglu_gguf_file(g), kv->offset, end, error);
+    const uint32_t value = file_type(c, (uint32_t)old);
+    TRY(copy_range(w, swiglu_gguf_file(g), kv->offset, end - sizeof value, error));
+    return swiglu_writer_put(w, &value, sizeof value, error);
 }
 
-static enum swiglu_status write_header(const struct swiglu_conversion *c, const struct swiglu_gguf *g,
+/* A set's later shards have nothing of the model's metadata but what places their tensors; what an input's own shards
+ * say of themselves goes. */
+static bool keeps_key(const struct swiglu_gguf *g, size_t i, size_t file) {
+    const char *key = swiglu_names_at(&g->keys, i);
+    return file ? !strcmp(key, "general.alignment") : !swiglu_gguf_is_split_key(key);
+}
+
+static enum swiglu_status write_split_key(struct swiglu_writer *w, const char *key, uint32_t type, uint64_t value,
+                                          struct swiglu_error *error) {
+    const uint64_t n = strlen(key);
+    TRY(swiglu_writer_put(w, &n, sizeof n, error));
+    TRY(swiglu_writer_put(w, key, (size_t)n, error));
+    TRY(swiglu_writer_put(w, &type, sizeof type, error));
+    return swiglu_writer_put(w, &value, swiglu_kv_bytes(type), error); /* little-endian, as the host is */
+}
+
+static enum swiglu_status write_header(const struct swiglu_conversion *c, const struct swiglu_gguf *g, size_t file,
                                        const struct gguf_list *list, struct swiglu_writer *w,
                                        struct swiglu_error *error) {
+    enum { SPLIT_KEYS = 3 };
     unsigned char head[METADATA_AT];
-    const uint64_t n_tensors = c->n;
+    const uint64_t n_tensors = c->files[file].end - c->files[file].begin;
+    uint64_t n_kv = c->n_files > 1 ? SPLIT_KEYS : 0;
+    for (size_t i = 0; i < g->keys.n; i++) n_kv += keeps_key(g, i, file);
     TRY(swiglu_file_read(swiglu_gguf_file(g), 0, head, sizeof head, error));
     memcpy(head + COUNTS_AT, &n_tensors, sizeof n_tensors);
+    memcpy(head + COUNTS_AT + sizeof n_tensors, &n_kv, sizeof n_kv);
     TRY(swiglu_writer_put(w, head, sizeof head, error));
-    TRY(write_metadata(c, g, w, error));
+    for (size_t i = 0; i < g->keys.n; i++)
+        if (keeps_key(g, i, file)) TRY(write_key(c, g, i, w, error));
+    if (c->n_files > 1) {
+        TRY(write_split_key(w, "split.no", SWIGLU_KV_U16, file, error));
+        TRY(write_split_key(w, "split.count", SWIGLU_KV_U16, c->n_files, error));
+        TRY(write_split_key(w, "split.tensors.count", SWIGLU_KV_I32, c->n, error));
+    }
     return swiglu_writer_put(w, list->data, list->bytes, error);
 }
 
-enum swiglu_status swiglu_gguf_write(struct swiglu_conversion *c, const struct swiglu_gguf *g, struct swiglu_writer *w,
-                                     struct swiglu_error *error) {
+enum swiglu_status swiglu_gguf_write(struct swiglu_conversion *c, const struct swiglu_gguf *g, size_t file,
+                                     struct swiglu_writer *w, struct swiglu_error *error) {
     struct gguf_list list = {0};
+    struct swiglu_output_file *f = &c->files[file];
     uint64_t start;
-    enum swiglu_status status = list_build(&list, c, g, error);
-    if (status == SWIGLU_OK) status = write_header(c, g, &list, w, error);
+    REQUIRE(c->n_files == 1 || c->n <= INT32_MAX, SWIGLU_E_UNSUPPORTED, "%zu tensors: limit of a set %d", c->n, INT32_MAX);
+    enum swiglu_status status = list_build(&list, c, g, f, error);
+    if (status == SWIGLU_OK) status = write_header(c, g, file, &list, w, error);
     swiglu_free(list.data);
     TRY(status);
-    REQUIRE(!swiglu_align_up(w->at, g->alignment, &start) && !SW_ADD(c->end, start, &c->end), SWIGLU_E_UNSUPPORTED,
+    REQUIRE(!swiglu_align_up(w->at, g->alignment, &start) && !SW_ADD(f->bytes, start, &f->bytes), SWIGLU_E_UNSUPPORTED,
             "the file would exceed 64 bits");
-    for (size_t i = 0; i < c->n; i++) c->at[i].offset += start;
+    for (size_t i = f->begin; i < f->end; i++) c->at[i].offset += start;
     return SWIGLU_OK;
 }

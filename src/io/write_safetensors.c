@@ -186,7 +186,7 @@ static enum swiglu_status st_output(struct st_rewriter *r, struct swiglu_output 
     const struct st_source *source = &r->sources[o->piece[0].tensor];
     struct swiglu_error *error = r->error;
     uint64_t end;
-    o->offset = r->c->end;
+    o->offset = r->c->files[0].bytes;
     REQUIRE(!SW_ADD(o->offset, o->bytes, &end), SWIGLU_E_UNSUPPORTED, "the file would exceed 64 bits");
     if (r->header.at[r->header.bytes - 1] != '{') TRY(st_append(r, &r->header, ",", 1));
     TRY(st_append(r, &r->header, "\"", 1));
@@ -194,13 +194,13 @@ static enum swiglu_status st_output(struct st_rewriter *r, struct swiglu_output 
     TRY(st_print(r, &r->header, "\":{\"dtype\":\"%s\",\"shape\":[", swiglu_safetensors_type_name((uint32_t)o->type)));
     if (source->rank) TRY(st_print(r, &r->header, "%llu", (ull)o->rows));
     TRY(st_append(r, &r->header, r->text.at + source->shape, strlen(r->text.at + source->shape)));
-    r->c->end = end;
+    r->c->files[0].bytes = end;
     return st_print(r, &r->header, "],\"data_offsets\":[%llu,%llu]}", (ull)o->offset, (ull)end);
 }
 
 static enum swiglu_status st_header(struct st_rewriter *r) {
     struct swiglu_error *error = r->error;
-    r->c->end = 0;
+    r->c->files[0].bytes = 0;
     TRY(st_append(r, &r->header, "{", 1));
     if (r->metadata.bytes) {
         TRY(st_print(r, &r->header, "\"__metadata__\":"));
@@ -246,6 +246,6 @@ enum swiglu_status swiglu_safetensors_write(struct swiglu_conversion *c, const s
     swiglu_free(r.header.at);
     TRY(status);
     for (size_t i = 0; i < c->n; i++) c->at[i].offset += start;
-    REQUIRE(!SW_ADD(c->end, start, &c->end), SWIGLU_E_UNSUPPORTED, "the file would exceed 64 bits");
+    REQUIRE(!SW_ADD(c->files[0].bytes, start, &c->files[0].bytes), SWIGLU_E_UNSUPPORTED, "the file would exceed 64 bits");
     return SWIGLU_OK;
 }

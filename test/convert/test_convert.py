@@ -323,7 +323,7 @@ def test_nothing_to_convert(tmp_path):
 
 
 @pytest.mark.parametrize("options, saying", [
-    ([], "IN and OUT"), (["in"], "IN and OUT"), (["in", "out"], "--type or --layout"),
+    ([], "IN and OUT"), (["in"], "IN and OUT"), (["in", "out"], "--type, --layout or --split-max-size"),
     (["in", "out", "--type", "q4"], "one of f32, f16, bf16, q4_0, "), (["in", "out", "Q4_K_M"], "--type q4_k"),
     (["in", "out", "Q8_0"], "--type q8_0"), (["in", "out", "q8"], "unexpected operand q8"),
     (["in", "out", "--layout", "up_gate"], "separate, gate_up"),

@@ -11,6 +11,7 @@ import time
 
 import pytest
 from checkpoints import tensors, write
+from faults import fault
 from st_files import LLAMA, folder, llama
 from tool import TOOL, call, drain, fails, ok
 
@@ -31,9 +32,7 @@ class Setting:
         self.command = [TOOL, "convert", self.model, self.out, "--type", "bf16"]
 
     def environment(self, call_name, n, do, every=False):
-        asan = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
-        return {**os.environ, "LD_PRELOAD": str(self.shim), "ASAN_OPTIONS": asan, "SHIM_CALL": call_name, "SHIM_N": str(n),
-                "SHIM_DO": str(do), "SHIM_HIT": str(self.hit), **({"SHIM_ALL": "1"} if every else {})}
+        return fault(self.shim, self.hit, call_name, n, do, every)
 
     def run(self, call_name, n, do, every=False):
         """One conversion over the old file; whether the fault came, and how it ended."""

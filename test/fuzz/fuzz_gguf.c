@@ -2,6 +2,7 @@
 #include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    fuzz_model(fuzz_file("x.gguf", data, n), n);
+    const char *path = fuzz_file("x.gguf", data, n);
+    fuzz_model(path, path, n);
     return 0;
 }

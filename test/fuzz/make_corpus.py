@@ -17,6 +17,7 @@ for area in ("io", "safetensors", "cli"):
 import hostile  # noqa: E402
 import hostile_st  # noqa: E402
 import npy_rows  # noqa: E402
+import split  # noqa: E402
 from hostile import G, KV, LLAMA, S, T, u32, u64  # noqa: E402
 
 LARGEST = 1 << 17  # of a seed; the tests run the larger rows
@@ -60,6 +61,20 @@ def llama(layer, dtype="F32", size=4):
                        (stem + "down_proj.weight", 4, 8), (stem + "down_proj.bias", 4, 0)], dtype, size)
 
 
+def joined(files):
+    """The two files of a set in one input."""
+    first, second = (files.get(split.name(i, 2), b"") for i in range(2))
+    return struct.pack("<I", len(first)) + first + second
+
+
+def set_of_a_block():
+    """gate in the first shard, up and down in the second."""
+    data = bytes(4 * 4 * 4)
+    first = G([T(b"blk.0.ffn_gate.weight", [4, 4])], data, [LLAMA, *split.split_keys(0, 2, 3)])
+    return {split.name(0, 2): first, split.name(1, 2): G(
+        [T(b"blk.0.ffn_up.weight", [4, 4]), T(b"blk.0.ffn_down.weight", [4, 4], 0, 64)], 2 * data, split.split_keys(1, 2, 3))}
+
+
 CONFIG = {"model_type": "llama", "hidden_act": "silu", "hidden_size": 4, "intermediate_size": [8, 8],
           "num_hidden_layers": 2, "x": [1.5e-3, None, True, {"y": "\u00e9\n"}], "text_config": {"hidden_act": "gelu"}}
 INDEX = {"metadata": {"total_size": 800}, "weight_map": {
@@ -70,6 +85,7 @@ GOOD = {
     "gguf": [hostile.weights(0, 4, 4, 16, [LLAMA, KV(b"llama.block_count", 4, u32(1))]),
              hostile.weights(2, 32, 32, 18, [LLAMA]), G([T(b"a", [8])], bytes(32), gguf_metadata()), gguf_packed(),
              gguf_experts()],
+    "gguf_set": [joined(files) for files in (set_of_a_block(), *split.ACCEPTED.values()) if len(files) == 2],
     "safetensors": [llama(0), llama(1, "BF16", 2), hostile_st.VALID,
                     checkpoint([("h.0.mlp.c_fc.weight", 4, 8), ("h.0.mlp.c_fc.bias", 8, 0),
                                 ("h.0.mlp.c_proj.weight", 8, 4), ("h.0.mlp.c_proj.bias", 4, 0)]),
@@ -81,6 +97,7 @@ GOOD = {
 }
 HOSTILE = {
     "gguf": [(number, data) for number, data, _ in hostile.ROWS],
+    "gguf_set": [(number, joined(files)) for number, files, *_ in split.ROWS],
     "safetensors": [(number, data) for number, data, _ in hostile_st.ROWS],
     "json": [(number, data[8:]) for number, data, _ in hostile_st.ROWS if data[8:]],
     "npy": [(number, data) for number, data, _ in npy_rows.REFUSED],

@@ -100,7 +100,7 @@ ROWS = [
     ("G37", alignment(4, u32(24)), ["general.alignment 24", "not a power of two", "ggml refuses"]),
     ("G38", G([T(b"a", [8])], bytes(32), [KV(b"general.alignment", 4, u32(1))], 1), []),
     ("G39", H(0, 200000) + b"".join(KV(b"%x" % i, 0, b"\0") for i in range(200000)), []),
-    ("G41", H(0, 1) + KV(b"split.count", 2, struct.pack("<H", 2)), ["split.count 2", "other shards"]),
+    ("G41", H(0, 1) + KV(b"split.count", 2, struct.pack("<H", 2)), ["split.count: one shard of several", "-00001-of-00002.gguf"]),
     ("G42", H(0, 1) + KV(b"llama.block_count", 4, u32(2**31)), []),
     ("G43", H(0, 1) + KV(b"llama.feed_forward_length", 4, u32(0)), ["llama.feed_forward_length 0"]),
     ("G44", H(1, 0) + u64(2**63) + b"a", ["tensor[0].name length 9223372036854775808", "63"]),

@@ -266,7 +266,7 @@ def test_G76_truncated_before_use(write):
         with pytest.raises(capi.Failure) as failure:
             model.prepare(0)
         assert failure.value.status == capi.E_READ
-        assert "short read at byte" in failure.value.text and "hostile.gguf" in failure.value.text
+        assert "hostile.gguf: the file has changed since it was opened: 8257792 bytes then, 4096 now" in failure.value.text
 
 
 @pytest.mark.parametrize("change", ["truncate", "remove"])
@@ -303,7 +303,7 @@ def test_G78_rewritten_while_parsing(write):
     data = G(tensors, bytes(64000), [KV(b"general.name", 8, S(b"x" * 40))])
     path = write(data)
     places = {16: (u64(1), u64(2**40)), 24: (u64(12), u64(2**63)), 0x80: (data[0x80:0x88], u64(2**64 - 1))}
-    assert capi.statuses_of_opening(path, 300, places) <= {capi.OK, *REFUSED}
+    assert capi.statuses_of_opening(path, 300, places) <= {capi.OK, capi.E_READ, *REFUSED}
 
 
 def test_descriptions_from_many_threads(write):

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+import split
 from hostile import ROWS, VALID
 
 TOOL = os.environ["SWIGLU_TOOL"]
@@ -31,6 +32,15 @@ def test_row(tmp_path, number, data, words):
         assert_one_error(done, path, words)
     else:
         assert done.returncode == 0, done
+
+
+@pytest.mark.parametrize("number, files, opened, status, words", split.ROWS, ids=[row[0] for row in split.ROWS])
+def test_set(tmp_path, number, files, opened, status, words):
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    assert_one_error(info(tmp_path / opened), tmp_path, words)
+    if len(files) == 2:
+        assert_one_error(info(tmp_path), tmp_path, words)
 
 
 def test_G40_prefixes(tmp_path):

@@ -187,7 +187,7 @@ def test_truncated_before_use(write):
         os.truncate(path, 4096)
         with pytest.raises(capi.Failure) as failure:
             model.prepare(0)
-        assert failure.value.status == capi.E_READ and "short read at byte" in failure.value.text
+        assert failure.value.status == capi.E_READ and "changed since it was opened" in failure.value.text
 
 
 def test_rewritten_while_parsing(write):
@@ -195,4 +195,4 @@ def test_rewritten_while_parsing(write):
     data = ST({f"t{i:04}": t([8], [32 * i, 32 * i + 32]) for i in range(2000)}, bytes(64000))
     path, middle = write(data), data.index(b"t1000") + 50
     places = {0: (data[:8], u64(2**62)), middle: (data[middle:middle + 4], b"]]}}")}
-    assert capi.statuses_of_opening(path, 200, places) <= {capi.OK, capi.E_FORMAT}
+    assert capi.statuses_of_opening(path, 200, places) <= {capi.OK, capi.E_READ, capi.E_FORMAT}

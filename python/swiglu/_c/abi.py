@@ -240,6 +240,7 @@ class ModelInfo(ctypes.Structure):
         ("n_tensors", c_size_t),
         ("n_blocks", c_size_t),
         ("n_warnings", c_size_t),
+        ("n_files", c_size_t),
     ]
 
 

@@ -31,6 +31,7 @@ class ModelInfo:
     file_bytes: int
     n_tensors: int
     n_blocks: int
+    n_files: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +126,7 @@ class Model:
             file_bytes=info.file_bytes,
             n_tensors=info.n_tensors,
             n_blocks=info.n_blocks,
+            n_files=info.n_files,
         )
         self.warnings = tuple(_text(lib.swiglu_model_warning(pointer, i)) for i in range(info.n_warnings))
         self.layers = tuple(self._layer(i) for i in range(info.n_blocks))
