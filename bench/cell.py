@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from library import COMPUTE_BF16, NUMPY_DTYPES, Block, big_memory
+from library import COMPUTE_NAMES, NUMPY_DTYPES, Block, big_memory
 
 SHAPES = {  # d, f, activation
     "smollm2-135m": (576, 1536, "silu"),
@@ -18,6 +18,7 @@ SHAPES = {  # d, f, activation
     "gemma-3-1b": (1152, 6912, "gelu_tanh"),
     "qwen3-30b-a3b": (2048, 768, "silu"),  # one expert
 }
+PEAKS = {"f32": "f32_flops", "bf16": "bf16_flops", "int8": "int8_ops"}  # of struct swiglu_limits
 COLD_ROWS, COLD_BYTES = 8, 256e6
 WARM_UP_SECONDS, SLOT_SECONDS, PROBE_SECONDS, SETTLE_SECONDS = 0.05, 0.02, 0.02, 0.01
 NOISY_RANGE, VOID_SHARE, ATTEMPTS = 0.08, 1.05, 3
@@ -44,10 +45,12 @@ class Data:
         def uniform(rows, cols, bound):
             return library.encode((random.random((rows, cols), np.float32) * 2 - 1) * np.float32(bound), cell.dtype)
 
-        self.dtype = cell.dtype
+        self.dtype, self.number, self.shape = cell.dtype, library.dtypes[cell.dtype], (f, d)
+        self.x_dtype = cell.dtype if cell.dtype in NUMPY_DTYPES else "f32"
         self.gate, self.up = uniform(f, d, d ** -0.5), uniform(f, d, d ** -0.5)
         self.down = uniform(d, f, f ** -0.5)
-        self.x = uniform(cell.rows, d, 3 ** 0.5)
+        self.x32 = (random.random((cell.rows, d), np.float32) * 2 - 1) * np.float32(3 ** 0.5)
+        self.x = library.encode(self.x32, self.x_dtype)
         self.operations = 6 * cell.rows * d * f
         self.weight_bytes = self.gate.nbytes + self.up.nbytes + self.down.nbytes
         self.bytes = self.weight_bytes + 2 * self.x.nbytes  # y is as large as x
@@ -62,6 +65,7 @@ class Side:
 
     def n_copies(self, cell, block_bytes):
         """Few rows want copies: in decoding each token meets every layer's weights anew."""
+        self.block_bytes = block_bytes
         return 1 + int(COLD_BYTES / block_bytes) if cell.rows <= COLD_ROWS else 1
 
     def run(self, n):
@@ -102,13 +106,13 @@ class OurSide(Side):
         self.blocks = [prepare()]
         self.info = self.blocks[0].info
         self.blocks += [prepare() for _ in range(self.n_copies(cell, self.info.packed_bytes) - 1)]
-        self.y, self.work = np.empty(data.x.shape, NUMPY_DTYPES[data.dtype]), self.blocks[0].work(cell.rows)
-        self.runs = [block.forward(data.x, self.y, self.work, data.dtype) for block in self.blocks]
+        self.y, self.work = np.empty(data.x.shape, NUMPY_DTYPES[data.x_dtype]), self.blocks[0].work(cell.rows)
+        self.runs = [block.forward(data.x, self.y, self.work, data.x_dtype) for block in self.blocks]
 
     def output(self):
         self.y.fill(0)
         self.run(1)
-        return self.library.decode(self.y, self.data.dtype)
+        return self.library.decode(self.y, self.data.x_dtype)
 
     def close(self):
         for block in self.blocks:
@@ -140,7 +144,7 @@ def quantiles(values):
 
 def _limit_seconds(data, info, limits):
     """The time that arithmetic and reading need at least; gate, up and down share one compute here."""
-    flops = limits.bf16_flops if info.compute_first == COMPUTE_BF16 else limits.f32_flops
+    flops = getattr(limits, PEAKS[COMPUTE_NAMES[info.compute_first]])
     return data.operations / flops, data.bytes / limits.read_bytes
 
 
@@ -183,7 +187,7 @@ def measure(cell, data, sides, machine, info, n_pairs):
         if record["outcome"] == "measured":
             break
     d, f, activation = SHAPES[cell.model]
-    cold = all(len(side.runs) * data.weight_bytes > COLD_BYTES for side in sides)
+    cold = all(len(side.runs) * side.block_bytes > COLD_BYTES for side in sides)
     return {"model": cell.model, "shape": [d, f], "activation": activation, "tokens": cell.rows, "dtype": cell.dtype,
             "threads": cell.threads, "state": "cold" if cold else "warm", "isa": info.kernel_first.decode().rpartition("_")[2],
             "kernel_first": info.kernel_first.decode(), **record}
@@ -243,9 +247,10 @@ def print_row(r):
 
     note = {"measured": "", "noisy": f"not measured: the limit varied by {r['probe_range']:.0%}",
             "void": "void: a share above 1.05"}[r["outcome"]]
+    peer = f"{r['second']} {r['peer_how']}" if "peer" in r else ""
     ratio = f"{r['ratio']:6.3f} {r['ratio_p10']:.3f}-{r['ratio_p90']:.3f}"
     print(f"{r['model']:<14} {r['tokens']:>5} {r['dtype']:<8} {r['threads']:>7} {r['state']:<5} {r['limit']:<9} "
-          f"{side('first')} {side('second')} {ratio:<19} {r['peak_gflops']:8.1f} {r['read_gbs']:6.1f} {note}".rstrip(),
+          f"{side('first')} {side('second')} {ratio:<19} {r['peak_gflops']:8.1f} {r['read_gbs']:6.1f} {peer:<8} {note}".rstrip(),
           flush=True)
 
 

@@ -17,7 +17,7 @@ _spec.loader.exec_module(abi)
 
 DTYPES = {"f32": abi.F32, "f16": abi.F16, "bf16": abi.BF16}
 NUMPY_DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}  # bf16: its bits
-COMPUTE_BF16 = abi.COMPUTES["bf16"]
+COMPUTE_NAMES = abi.COMPUTE_NAMES
 HUGE_PAGE = 2 << 20
 
 
@@ -32,6 +32,7 @@ class Library:
         build = abi.new(abi.Build)
         self.call("swiglu_version", c.byref(build))
         self.version, self.compiler = build.version.decode(), build.compiler.decode()
+        self.dtypes = self._dtypes()
 
     @staticmethod
     def _load(path):
@@ -41,6 +42,21 @@ class Library:
             lib = c.CDLL(copy, mode=os.RTLD_LOCAL | os.RTLD_NOW)
         abi.declare(lib, older=True)
         return lib
+
+    def _dtypes(self):
+        """Weight formats by name. A build older than the list has the float types."""
+        if not hasattr(self._lib, "swiglu_dtype_at"):
+            return DTYPES
+        numbers, info = {}, abi.new(abi.DtypeInfo)
+        while not self._lib.swiglu_dtype_query(self._lib.swiglu_dtype_at(len(numbers)), c.byref(info)):
+            numbers[info.name.decode()] = self._lib.swiglu_dtype_at(len(numbers))
+        return numbers
+
+    def block(self, dtype):
+        """(values, bytes) of a block of a format."""
+        info = abi.new(abi.DtypeInfo)
+        self.call("swiglu_dtype_query", self.dtypes[dtype], c.byref(info))
+        return info.block_elems, info.block_bytes
 
     def levels(self):
         """Instruction-set levels by name."""
@@ -53,15 +69,16 @@ class Library:
             raise RuntimeError(f"{name}: {text}")
 
     def encode(self, values, dtype):
-        """f32 values in a weight type; bf16 as its bits."""
+        """f32 values in a weight type; bf16 as its bits, block formats as rows of bytes."""
         values = np.ascontiguousarray(values, np.float32)
-        out = np.empty(values.shape, NUMPY_DTYPES[dtype])
-        self.call("swiglu_encode", DTYPES[dtype], values.ctypes.data, values.size, out.ctypes.data)
-        return out
+        elems, size = self.block(dtype)
+        out = np.empty((*values.shape[:-1], values.shape[-1] // elems * size), np.uint8)
+        self.call("swiglu_encode", self.dtypes[dtype], values.ctypes.data, values.size, out.ctypes.data)
+        return out.view(NUMPY_DTYPES.get(dtype, np.uint8))
 
     def decode(self, stored, dtype):
         out = np.empty(stored.shape, np.float32)
-        self.call("swiglu_decode", DTYPES[dtype], stored.ctypes.data, stored.size, out.ctypes.data)
+        self.call("swiglu_decode", self.dtypes[dtype], stored.ctypes.data, stored.size, out.ctypes.data)
         return out
 
     def measure(self, memory, seconds, isa_mask=0):
@@ -75,14 +92,16 @@ class Block:
     """Prepared weights: gate, up [f, d] and down [d, f] as Library.encode gives them."""
 
     def __init__(self, library, gate, up, down, dtype, activation, isa_mask=0):
+        elems, size = library.block(dtype)
         desc, error, self._pointer = abi.Desc(), abi.new(abi.Error), c.c_void_p()
         self.library = library
         library._lib.swiglu_desc_init(c.byref(desc))
         library.call("swiglu_act_init", c.byref(desc.act), activation.encode())
-        desc.d_ff, desc.d_in = gate.shape
+        desc.d_ff, desc.d_in = len(gate), len(down)
         desc.d_out = desc.d_in
-        desc.gate, desc.up, desc.down = (abi.Matrix(data=w.ctypes.data, dtype=DTYPES[dtype], rows=w.shape[0],
-                                                     cols=w.shape[1]) for w in (gate, up, down))
+        desc.gate, desc.up, desc.down = (
+            abi.Matrix(data=w.ctypes.data, dtype=library.dtypes[dtype], rows=len(w), cols=w[0].nbytes // size * elems)
+            for w in (gate, up, down))
         library.call("swiglu_block_create", c.byref(desc), c.byref(abi.new(abi.Options, isa_mask=isa_mask)),
                      c.byref(self._pointer), c.byref(error), error=error)
         self.info = abi.new(abi.BlockInfo)
