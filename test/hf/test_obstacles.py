@@ -231,5 +231,5 @@ def test_peft_before_patching(model):
     adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["gate_proj"]))
     report = swiglu.patch(adapted)
     assert not report.replaced and len(report.left) == LAYERS
-    assert "gate_proj is a Linear of peft.tuners.lora.layer, not a plain nn.Linear" in report.left[0].reason
+    assert "gate_proj is a Linear of peft.tuners.lora.layer" in report.left[0].reason
     assert run(adapted).shape == (2, 9, 128)

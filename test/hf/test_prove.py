@@ -66,11 +66,6 @@ def test_a_stranger_s_block(module, layout, activation):
         assert torch.allclose(holder(x), eager, atol=1e-6) and report.fallbacks == 0
 
 
-class Scaled(Base):
-    def forward(self, x):
-        return self.c(F.silu(self.a(x) * self.scale) * self.b(x))
-
-
 class Residual(Base):
     def forward(self, x):
         return x + self.c(F.silu(self.a(x)) * self.b(x))
@@ -119,25 +114,6 @@ class NoAutocast(Base):
             return self.c(F.silu(self.a(x)) * self.b(x))
 
 
-class Helper(Base):
-    def act(self, x):
-        return F.silu(x)
-
-    def forward(self, x):
-        return self.c(self.act(self.a(x)) * self.b(x))
-
-
-class ByMode(Base):
-    def forward(self, x):
-        h = F.silu(self.a(x)) * self.b(x)
-        return self.c(F.dropout(h, 0.1, self.training))
-
-
-class Clamped(Base):
-    def forward(self, x):
-        return self.c(torch.clamp(F.silu(self.a(x)), max=7) * self.b(x))
-
-
 class Same(Base):
     def forward(self, x):
         h = self.a(x)
@@ -153,18 +129,14 @@ class OtherAxis(Packed):
 @pytest.mark.parametrize(
     "cls, reason",
     [
-        (Scaled, r"computes c\(silu\(a\(x\) \* 0.5\) \* b\(x\)\), which is not a block"),
-        (Residual, "computes with x in another way|computes with"),
+        (Residual, r"computes x \+ c\(silu\(a\(x\)\) \* b\(x\)\), which is not a block"),
         (Twice, "is not a block"),
-        (Looks, r"reads \.sum of x"),
-        (Weights, "uses|cannot be followed|reads"),
+        (Looks, r"depends on the values of sum\(x\)"),
+        (Weights, r"linear\(x, a.weight\)"),
         (Counts, "sets calls"),
-        (Appends, "uses log, which is neither"),
-        (Helper, "uses act, which is neither"),
+        (Appends, "cannot be followed .*append"),
         (NoGrad, "switches gradients or autocast off"),
         (NoAutocast, "switches gradients or autocast off"),
-        (ByMode, "is not a block"),
-        (Clamped, "is not a block"),
         (Same, "is not a block"),
         (OtherAxis, "chunk"),
     ],
@@ -178,15 +150,22 @@ def test_what_is_no_block_is_left_alone(cls, reason):
     assert [e.name for e in report.left] == ["mlp"] and report.left[0].reason in str(report)
 
 
-def test_a_branch_taken_later_is_not_proven_then():
-    module = Branch()
-    module.on = True
-    with pytest.raises(NotProven, match="not a block"):
-        prove(module)
+def test_a_branch_taken_later_falls_back():
+    """The attributes that the forward read are compared at each call."""
+    holder, x = nn.Sequential(Branch(), nn.Identity()).eval(), torch.randn(3, 8)
+    report = swiglu.patch(holder)
+    with torch.no_grad():
+        holder(x)
+        assert report.fallbacks == 0
+        holder[0].on = True
+        y = holder(x)
+        assert report.replaced[0].fallbacks == {"on is not what it was when the module was patched": 1}
+        swiglu.restore(holder)
+        assert torch.equal(holder(x), y)
 
 
 @pytest.mark.parametrize(
-    "name", ["silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu", "relu2", "quick_gelu"]
+    "name", ["silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu", "relu2", "quick_gelu", "gelu_10"]
 )
 def test_c157_activations_of_the_config(name):
     model = make("llama", hidden_act=name)
@@ -197,7 +176,7 @@ def test_c157_activations_of_the_config(name):
         assert torch.allclose(model(tokens()).logits, eager, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["mish", "hardswish", "tanh", "laplace", "gelu_10", "leaky_relu", "relu6"])
+@pytest.mark.parametrize("name", ["mish", "hardswish", "tanh", "laplace", "leaky_relu", "relu6"])
 def test_c157_an_unknown_activation_is_refused(name):
     report = swiglu.patch(make("llama", hidden_act=name))
     assert not report.replaced and len(report.left) == LAYERS
@@ -269,7 +248,7 @@ def test_mixture_of_experts_is_listed():
 OTHERS = {
     "Olmo2": "silu", "Granite": "silu", "Cohere": "silu", "Glm4": "silu", "SmolLM3": "silu", "Lfm2": "silu",
     "Phi": "gelu_tanh", "GPTBigCode": "gelu_tanh", "GPTNeoX": "gelu", "Nemotron": "relu2", "VaultGemma": "gelu_tanh",
-    "BitNet": "ffn_sub_norm is a BitNetRMSNorm", "Apertus": "act_fn is a XIELUActivation", "Falcon": "is a FalconLinear",
+    "Falcon": "gelu", "ModernBertDecoder": "gelu", "BitNet": "ffn_sub_norm is a BitNetRMSNorm",
 }  # fmt: skip
 
 

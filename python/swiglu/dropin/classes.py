@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from ..torch import PackedWeights
-from ..torch.recipe import TENSORS, Recipe, check_meta, drop, evaluate, obstacle, obstacle_of_input
+from ..torch.recipe import TENSORS, Recipe, check_meta, evaluate, finish, obstacle, obstacle_of_input
+from .proof import Proof
 from .freed import FreedBlock, FreedWeight, fail, freed_parameters
 
 WITH_FREED = TENSORS | {FreedWeight}
@@ -30,6 +31,7 @@ class State:
     recipe: Recipe
     parameter: str  # the name of x in the original forward
     policy: str
+    proof: Proof
     fallbacks: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)  # reason -> calls
     freed: Optional[FreedBlock] = None
 
@@ -41,7 +43,9 @@ class Patched(PackedWeights):
     _swiglu_original: type[nn.Module]
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        state = self._swiglu
+        state = self.__dict__.get("_swiglu")
+        if state is None:  # made anew from this class, as slices of nn.Sequential are
+            return super().forward(*args, **kwargs)  # type: ignore[no-any-return]
         if len(args) == 1 and not kwargs:
             x = args[0]
         elif not args and len(kwargs) == 1 and state.parameter in kwargs:
@@ -55,6 +59,8 @@ class Patched(PackedWeights):
             reason = obstacle_of_input(x, self, state.recipe)
             if reason is not None:
                 check_meta(x, self, state.recipe)
+            elif state.proof.has_conditions:
+                reason = state.proof.obstacle(self, x)
         if reason is not None:
             return self._fall_back(reason, args, kwargs)
         return evaluate(self, state.recipe, x, state.policy)
@@ -63,9 +69,10 @@ class Patched(PackedWeights):
     def _forward_freed(self, x: Any, args: Any, kwargs: Any) -> Tensor:
         recipe, freed = self._swiglu.recipe, self._swiglu.freed
         reason = obstacle(self, recipe, WITH_FREED) or obstacle_of_input(x, self, recipe, freed=True)
+        reason = reason or self._swiglu.proof.obstacle(self, x)
         if reason is not None or freed is None:
             return self._fall_back(reason or "", args, kwargs)
-        return drop(self, recipe, freed(x, self))
+        return finish(self, recipe, freed(x, self))
 
     def _fall_back(self, reason: str, args: Any, kwargs: Any) -> Tensor:
         if not torch.compiler.is_compiling():
@@ -73,17 +80,21 @@ class Patched(PackedWeights):
         return super().forward(*args, **kwargs)  # type: ignore[no-any-return]
 
     def train(self, mode: bool = True) -> Any:
-        if mode and self._swiglu.freed is not None:
+        if mode and self._is_freed():
             fail("training needs the weights")
         return super().train(mode)
 
+    def _is_freed(self) -> bool:
+        state = self.__dict__.get("_swiglu")
+        return state is not None and state.freed is not None
+
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
-        if self._swiglu.freed is not None:
+        if self._is_freed():
             fail("moving or converting needs the weights")
         return super()._apply(fn, recurse)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
-        if self._swiglu.freed is not None:
+        if self._is_freed():
             fail("loading a state needs a place for the weights")
         super()._load_from_state_dict(state_dict, *args, **kwargs)
 

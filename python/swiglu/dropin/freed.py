@@ -15,7 +15,7 @@ from .._c.handle import Handle
 from .._c.library import check, lib
 from ..torch.kernels import run_handle
 from ..torch.plan import DTYPES, Plan, dtype_number
-from ..torch.recipe import Recipe, parts_of
+from ..torch.recipe import Recipe, child_at, is_transposed, parts_of
 
 # What may be asked of a weight that is not there: everything but its values.
 _METADATA = frozenset(
@@ -81,8 +81,8 @@ class FreedBlock:
         parts: Any = parts_of(module, recipe)
         first = parts[0] if parts[0] is not None else parts[1]
         self.recipe = recipe
-        children: dict[str, Any] = {name: module._modules[name] for name in recipe.linears}
-        self._is_conv1d = {name: type(child) is not nn.Linear for name, child in children.items()}
+        children: dict[str, Any] = {name: child_at(module, name) for name in recipe.linears}
+        self._is_conv1d = {name: is_transposed(type(child)) for name, child in children.items()}
         self._weights = {name: child.weight.detach().to("meta") for name, child in children.items()}  # shape and dtype
         self._biases = {name: child.bias.detach().clone() for name, child in children.items() if child.bias is not None}
         self.parts = tuple(f"{name}.weight" for name in self._weights) + tuple(f"{name}.bias" for name in self._biases)
@@ -110,15 +110,16 @@ class FreedBlock:
         weight, recipe = self._weights[name], self.recipe
         rows, cols = tuple(weight.shape)[::-1] if self._is_conv1d[name] else tuple(weight.shape)
         out = torch.empty(rows, cols, dtype=weight.dtype, device="cpu")
-        half = rows // 2 * cols * weight.element_size()
+        ld = 0
         if recipe.up is None and name == recipe.gate:
-            targets = {"gate": 0, "up": half} if recipe.layout == "gate_up" else {"up": 0, "gate": half}
+            ld = 2 * cols if recipe.layout == "interleaved" else 0
+            second = cols if ld else rows // 2 * cols
+            targets = {"up": 0, "gate": second} if recipe.layout == "up_gate" else {"gate": 0, "up": second}
         else:
             targets = {"gate" if name == recipe.gate else "up" if name == recipe.up else "down": 0}
-        for part, offset in targets.items():
-            status = lib.swiglu_block_unpack(
-                self.handle.pointer, abi.PARTS[part], DTYPES[weight.dtype], out.data_ptr() + offset, 0
-            )
+        for part, at in targets.items():
+            address = out.data_ptr() + at * weight.element_size()
+            status = lib.swiglu_block_unpack(self.handle.pointer, abi.PARTS[part], DTYPES[weight.dtype], address, ld)
             check(status, f"unpacking {name}")
         out = out.t().contiguous() if self._is_conv1d[name] else out
         if name in self._lost:
@@ -130,7 +131,7 @@ class FreedBlock:
         """y of the module, whose parameters must still be those that were freed."""
         trained = x.requires_grad
         for name in self.recipe.linears:
-            own: Any = module._modules[name]._parameters  # type: ignore[union-attr]
+            own: Any = child_at(module, name)._parameters
             for kind in ("weight", "bias"):
                 part, there = f"{name}.{kind}", own[kind]
                 expected = FreedWeight if part in self.parts else type(None)
@@ -161,7 +162,7 @@ def free(module: nn.Module, recipe: Recipe) -> FreedBlock:
         block = FreedBlock(module, recipe)
     for part in block.parts:
         name, _, kind = part.rpartition(".")
-        own: Any = module._modules[name]._parameters  # type: ignore[union-attr]
+        own: Any = child_at(module, name)._parameters
         own[kind] = FreedWeight(own[kind], block, part)
     return block
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..torch.function import check_module
 from ..torch.recipe import evaluate, obstacle
 from .classes import Patched, State
-from .proof import prove
+from .proof import Proof, prove
 from .trace import NotProven
 
 
@@ -89,7 +89,7 @@ def _record(model: nn.Module, inputs: Any) -> tuple[dict[str, tuple[nn.Module, T
             recipes[name] = module._swiglu
         else:
             try:
-                recipes[name] = State(prove(module), "", "recompute")
+                recipes[name] = _unpatched(prove(module))
             except NotProven:
                 continue
         handles.append(module.register_forward_pre_hook(keep(name), with_kwargs=True))
@@ -106,6 +106,10 @@ def _record(model: nn.Module, inputs: Any) -> tuple[dict[str, tuple[nn.Module, T
         for module, training in was_training.items():
             module.training = training
     return given, recipes
+
+
+def _unpatched(proof: Proof) -> State:
+    return State(proof.recipe, "", "recompute", proof)
 
 
 def _measure(name: str, module: nn.Module, state: State, x: Tensor, repeats: int) -> Layer:

@@ -18,11 +18,12 @@ from torch import nn
 from ..torch import repack
 from ..torch.block import FusedBlock
 from ..torch.function import check_module, find_policy
-from ..torch.recipe import Recipe, obstacle, tensors
+from ..torch.recipe import Recipe, child_at, is_linear, obstacle, tensors
 from . import freed
 from .classes import WITH_FREED, Patched, State, subclass_of
-from .proof import check_tensors, prove, shape_of
+from .proof import Proof, check_tensors, prove, shape_of
 from .report import Entry, Report
+from .standin import original
 from .trace import NotProven
 
 _LOOKS_LIKE_ONE = re.compile(r"mlp|ffn|feed_?forward|expert|moe", re.IGNORECASE)
@@ -86,7 +87,7 @@ class _Walk:
         self._seen.add(id(module))
         cls = type(module)
         if isinstance(module, Patched):
-            return self._replace(module, name, module._swiglu.recipe)
+            return self._replace(module, name, module._swiglu.proof)
         if isinstance(module, torch.jit.ScriptModule):
             return None  # compiled: it has no class to replace
         if isinstance(module, FusedBlock):
@@ -94,7 +95,7 @@ class _Walk:
             return None
         reason = "its own forward was not found to be that of a block"
         generated = isinstance(module, torch.fx.GraphModule)  # it writes the forward of its class anew
-        if len(module._modules) >= 2 and not generated and (_is_flat(module) or _looks_like_one(name, module)):
+        if not generated and (_is_flat(module) or _looks_like_one(name, module) or _has_few_products(module)):
             try:
                 return self._replace(module, name, prove(module))
             except NotProven as error:
@@ -106,12 +107,13 @@ class _Walk:
         if len(self.entries) == before and _looks_like_one(name, module):
             self.entries.append(Entry(name, cls.__name__, reason))
 
-    def _replace(self, module: nn.Module, name: str, recipe: Recipe) -> None:
+    def _replace(self, module: nn.Module, name: str, proof: Proof) -> None:
         cls: type[nn.Module] = type(module)
+        recipe = proof.recipe
         if isinstance(module, Patched):
             state = module._swiglu
         else:
-            state, cls = State(recipe, _parameter(cls), self.policy or "recompute"), _derived(cls)
+            state, cls = State(recipe, _parameter(cls), self.policy or "recompute", proof), _derived(cls)
         kept = self._why_not_freed(module, state)
         entry = _entry(name, module, recipe, state, kept, self.free and not kept)
         if not self.dry_run:
@@ -142,8 +144,18 @@ def _derived(cls: type[nn.Module]) -> type[nn.Module]:
         raise NotProven(f"no class can be derived from {cls.__name__}: {error}") from error
 
 
+def _has_few_products(module: nn.Module) -> bool:
+    """Whether two or three matrices are all that is below it."""
+    products = 0
+    for below in module.modules():
+        products += isinstance(below, nn.Linear) or is_linear(original(below))
+        if products > 3:
+            return False
+    return products >= 2
+
+
 def _is_flat(module: nn.Module) -> bool:
-    return not any(child is not None and child._modules for child in module._modules.values())
+    return len(module._modules) >= 2 and not any(child is not None and child._modules for child in module._modules.values())
 
 
 def _looks_like_one(name: str, module: nn.Module) -> bool:
@@ -170,7 +182,7 @@ def _entry(name: str, module: nn.Module, recipe: Recipe, state: State, kept: Opt
     if isinstance(module, Patched) and obstacle(module, recipe, WITH_FREED):  # adapted since: no plain weights to size
         return Entry(name, type(module).__name__, layout=recipe.layout, activation=recipe.activation, kept=kept, state=state)
     first, (d_out, d_ff) = shape_of(module, recipe.gate or recipe.up), shape_of(module, recipe.down)
-    weight: Any = module._modules[recipe.down].weight  # type: ignore[union-attr]
+    weight: Any = child_at(module, recipe.down).weight
     matrices = 1 if recipe.layout == "ungated" else 2
     # Panels hold 32 or 64 outputs, or 16 or 32 pairs of gate and up; this is what the larger ones take.
     packed = weight.element_size() * (matrices * _up_to(d_ff, 64 // matrices) * first[1] + _up_to(d_out, 64) * d_ff)

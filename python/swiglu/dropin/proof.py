@@ -6,111 +6,167 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Optional
 
+import torch
 from torch import nn
 
 from ..torch.plan import DTYPES
-from ..torch.recipe import Recipe, has_foreign_forward, is_linear, name_of, obstacle, parts_of, tensors
-from .trace import Expression, NamedFloat, NotProven, formula
+from ..torch.recipe import Recipe, child_at, has_foreign_forward, hooked, is_transposed, name_of, obstacle
+from ..torch.recipe import parts_of, tensors
+from .forms import Found, whole_block
+from .standin import follow, original
+from .trace import Expression, NotProven, Tape
 
-_FUNCTIONS = {"silu": "silu", "relu": "relu", "sigmoid": "sigmoid"}
+_SCALES = (2.0**-40, 2.0**40)  # that a constant may have which is moved behind the last product
 
 
-def _activation_of(expression: Expression, module: nn.Module) -> Optional[tuple[str, Optional[str], Any]]:
-    """(activation, child, its argument), or None where expression is no activation of something."""
-    if expression.op == "child":
-        name, argument = expression.args
-        activation = name_of(module._modules[name])
-        return (activation, name, argument) if activation else None
-    if len(expression.args) != 1 or not isinstance(expression.args[0], Expression):
+@dataclasses.dataclass(frozen=True)
+class Proof:
+    """A recipe and what it takes for granted besides plain children."""
+
+    recipe: Recipe
+    inner: tuple[str, ...] = ()  # dropouts that must be inactive
+    reads: tuple[tuple[str, str, Any], ...] = ()  # (path of a module, attribute, its value)
+    followed: tuple[tuple[str, type], ...] = ()  # (path, class) of children whose forwards are bypassed
+    rank: Optional[int] = None  # of x
+    dtype: Optional[torch.dtype] = None  # of the weights
+    without_bias: bool = False  # a constant was moved behind the last product
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether obstacle() has anything to look at."""
+        return bool(self.inner or self.reads or self.followed or self.rank or self.dtype or self.without_bias)
+
+    def obstacle(self, module: nn.Module, x: Any) -> Optional[str]:
+        """Why the proof does not hold now; None where it does. The children are looked at elsewhere."""
+        for path, cls in self.followed:
+            child = child_at(module, path)
+            if child is None or original(child) is not cls:
+                return f"{path} is another module now"
+            if hooked(child):
+                return f"{path} has hooks"
+        for path, name, value in self.reads:
+            now = getattr(child_at(module, path) if path else module, name, None)
+            if now is not value and not _equal(now, value):
+                return f"{name} is not what it was when the module was patched"
+        for name in self.inner:
+            if _is_active(module, name):
+                return f"a dropout inside is active ({name})" if name else "a dropout inside is active"
+        if self.rank is not None and x.dim() != self.rank:
+            return f"x has {x.dim()} dimensions, its forward asks for {self.rank}"
+        if self.dtype is None and not self.without_bias:
+            return None
+        down = child_at(module, self.recipe.down)._parameters
+        if self.dtype is not None and down["weight"].dtype != self.dtype:
+            return f"its forward looks at dtypes, and the weights were {self.dtype} when it was patched"
+        if self.without_bias and down["bias"] is not None:
+            return f"{self.recipe.down} has a bias, and a constant stands before it"
+        if self.without_bias and (x.dtype == torch.float16 or _is_half_autocast()):
+            return "float16 could overflow before the constant"
         return None
-    if expression.op == "gelu":
-        form = expression.options.get("approximate", "none")
-        return ("gelu_tanh" if form == "tanh" else "gelu"), None, expression.args[0]
-    if expression.op in _FUNCTIONS and not expression.options.get("inplace"):
-        return _FUNCTIONS[expression.op], None, expression.args[0]
-    return None
 
 
-def _linear_of(expression: Any, module: nn.Module) -> Optional[str]:
-    """The child whose product with x this is."""
-    if isinstance(expression, Expression) and expression.op == "child":
-        name, argument = expression.args
-        if isinstance(argument, Expression) and argument.op == "x":
-            return str(name)
-    return None
+def _is_half_autocast() -> bool:
+    return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.float16
 
 
-def _first_products(hidden: Expression, module: nn.Module) -> Optional[Recipe]:
-    """The recipe of h, without its down."""
-    if hidden.op != "*":
-        found = _activation_of(hidden, module)
-        up = _linear_of(found[2], module) if found else None
-        return Recipe("ungated", None, up, "", found[0], found[1]) if found and up else None
-    if len(hidden.args) != 2 or not all(isinstance(a, Expression) for a in hidden.args):
-        return None
-    for gated, other in (hidden.args, hidden.args[::-1]):
-        found = _activation_of(gated, module)
-        if not found:
-            continue
-        activation, act, argument = found
-        gate, up = _linear_of(argument, module), _linear_of(other, module)
-        if gate and up and gate != up:
-            return Recipe("separate", gate, up, "", activation, act)
-        if argument.op == "piece" and other.op == "piece":
-            packed = _linear_of(argument.args[1], module)
-            if packed and packed == _linear_of(other.args[1], module) and argument.args[0] != other.args[0]:
-                layout = "gate_up" if argument.args[0] == 0 else "up_gate"
-                return Recipe(layout, packed, None, "", activation, act)
-    return None
+def _equal(now: Any, value: Any) -> bool:
+    if isinstance(value, tuple) and isinstance(now, list):
+        now = tuple(now)
+    return type(now) is type(value) and bool(now == value)
 
 
-def _dropout_of(expression: Expression, module: nn.Module, training: bool) -> tuple[Expression, Optional[str]]:
-    """(what is dropped from, what drops)."""
-    if expression.op == "child" and type(module._modules[expression.args[0]]) is nn.Dropout:
-        return expression.args[1], expression.args[0]
-    if expression.op == "dropout":
-        p = expression.options.get("p")
-        if not isinstance(p, NamedFloat) or expression.options.get("training") is not training:
-            raise NotProven("its dropout does not follow an attribute of the module and its training mode")
-        return expression.args[0], p.name
-    return expression, None
+def _is_active(module: nn.Module, name: str) -> bool:
+    """Whether a dropout, a child or a probability, would drop something now."""
+    child = child_at(module, name)
+    if child is not None:
+        return bool(child.training and child.p > 0)
+    where, _, attribute = name.rpartition(".")
+    owner = child_at(module, where) if where else module
+    return bool(owner.training and (not name or getattr(owner, attribute) > 0))
 
 
-def _read(module: nn.Module, training: bool) -> Recipe:
-    whole = formula(module, training)
-    expression, dropout = _dropout_of(whole, module, training)
-    if isinstance(expression, Expression) and expression.op == "child" and isinstance(expression.args[1], Expression):
-        recipe = _first_products(expression.args[1], module)
-        if recipe and expression.args[0] not in recipe.linears:
-            return dataclasses.replace(recipe, down=expression.args[0], dropout=dropout)
-    strangers = [
-        f"{name} is a {type(child).__name__}"
-        for name, child in module._modules.items()
-        if not is_linear(type(child)) and not name_of(child) and type(child) is not nn.Dropout
-    ]
-    where = f" ({', '.join(strangers)})" if strangers else ""
-    raise NotProven(f"it computes {whole}{where}, which is not a block that swiglu evaluates")
+def dtype_of(module: nn.Module) -> torch.dtype:
+    """Of its first weight."""
+    return next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
 
 
-def prove(module: nn.Module) -> Recipe:
+def strangers(module: nn.Module, result: Any, tape: Tape) -> str:
+    """Children in an expression that nothing is known about, as text."""
+    seen: dict[str, str] = {}
+
+    def visit(value: Any) -> None:
+        if isinstance(value, Expression):
+            if value.op == "call" and not name_of(child_at(module, value.args[0])):
+                path = value.args[0]
+                why = f", in which {tape.reasons[path]}" if tape.reasons.get(path) else ""
+                cls = original(child_at(module, path))
+                seen[path] = f"{path} is a {cls.__name__} of {cls.__module__}{why}"
+            for arg in (*value.args, *value.options.values()):
+                visit(arg)
+        elif isinstance(value, (tuple, list)):
+            for arg in value:
+                visit(arg)
+
+    visit(result)
+    for path, cls in tape.followed.items():
+        if cls not in (nn.Sequential, nn.Identity, nn.GLU):
+            seen[path] = f"{path} is a {cls.__name__}"
+    return f" ({', '.join(seen.values())})" if seen else ""
+
+
+def _read(module: nn.Module, training: bool, dtype: torch.dtype) -> tuple[Found, Tape]:
+    result, tape = follow(module, training, dtype)
+    if not isinstance(result, Expression):
+        raise NotProven(f"its forward returns {type(result).__name__}, not one tensor")
+    found = whole_block(module, result)
+    if found is None:
+        where = strangers(module, result, tape)
+        raise NotProven(f"it computes {result}{where}, which is not a block that swiglu evaluates")
+    return found, tape
+
+
+def prove(module: nn.Module) -> Proof:
     """The recipe of a module whose class, children and tensors leave no doubt. Raises NotProven with the reason."""
     if has_foreign_forward(module):
         raise NotProven("its forward is replaced on the instance (a hook of accelerate, or another patch)")
-    recipe = _read(module, False)
-    if recipe != _read(module, True):
+    dtype = dtype_of(module)
+    found, tape = _read(module, False, dtype)
+    other, second = _read(module, True, dtype)
+    if (found.recipe, found.inner) != (other.recipe, other.inner):
         raise NotProven("it computes something else in training than in evaluation")
-    check_tensors(module, recipe)
-    return recipe
+    low, high = _SCALES
+    if found.without_bias and not low <= abs(found.recipe.scale) <= high:
+        raise NotProven(f"its constants multiply to {found.recipe.scale:g}, which could overflow before the end")
+    live = {found.recipe.dropout, *found.inner}
+    reads = {**tape.reads, **second.reads}
+    proof = Proof(
+        found.recipe,
+        found.inner,
+        tuple((path, name, v) for (path, name), v in reads.items() if (f"{path}.{name}" if path else name) not in live),
+        tuple({**tape.followed, **second.followed}.items()),
+        tape.rank or second.rank,
+        dtype if tape.asked_dtype or second.asked_dtype else None,
+        found.without_bias,
+    )
+    check_tensors(module, proof.recipe)
+    if found.without_bias:
+        down = child_at(module, proof.recipe.down)
+        if down.bias is not None:
+            raise NotProven(f"a constant stands before {proof.recipe.down}, which has a bias")
+        if down.weight.dtype == torch.float16:
+            raise NotProven(f"a constant stands before {proof.recipe.down}, and float16 could overflow before it")
+    return proof
 
 
 def check_tensors(module: nn.Module, recipe: Recipe) -> None:
     """Raises NotProven unless the children are plain and their tensors are those of a block."""
-    reason = obstacle(module, recipe)
+    with torch.no_grad():  # what is trained is asked at each call
+        reason = obstacle(module, recipe)
     if reason:
         raise NotProven(reason)
     gate, up, down = parts_of(module, recipe)[:3]
     first = gate if gate is not None else up
-    assert first is not None and down is not None
+    assert first is not None
     dtypes = {str(t.dtype).removeprefix("torch.") for t in tensors(module, recipe)}
     if len(dtypes) > 1 or first.dtype not in DTYPES:
         raise NotProven(f"its weights are {' and '.join(sorted(dtypes))}; one of float32, bfloat16, float16 is needed")
@@ -124,6 +180,6 @@ def check_tensors(module: nn.Module, recipe: Recipe) -> None:
 
 def shape_of(module: nn.Module, name: Optional[str]) -> tuple[int, int]:
     """(outputs, inputs) of a child, whether its weight is there or freed."""
-    child: Any = module._modules[name or ""]
+    child: Any = child_at(module, name or "")
     rows, cols = child.weight.shape
-    return (rows, cols) if type(child) is nn.Linear else (cols, rows)
+    return (cols, rows) if is_transposed(type(child)) else (rows, cols)

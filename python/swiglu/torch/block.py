@@ -14,7 +14,7 @@ from .._c.activation import ActivationLike, act_spec, act_struct
 from .._c.desc import choice
 from .function import POLICIES, PackedWeights
 from .plain import hidden
-from .recipe import Recipe, check_input, drop, evaluate, obstacle, obstacle_of_input
+from .recipe import Recipe, check_input, evaluate, finish, obstacle, obstacle_of_input
 
 _told: set[str] = set()
 
@@ -47,7 +47,7 @@ class FusedBlock(PackedWeights):
         products: list[Any] = [children[name](x) for name in recipe.linears[:-1]]  # type: ignore[misc]
         second = products[1] if len(products) == 2 else None
         y = children[recipe.down](hidden(products[0], second, recipe.function, recipe.layout))  # type: ignore[misc]
-        return drop(self, recipe, y)
+        return finish(self, recipe, y)
 
 
 class FFN(FusedBlock):

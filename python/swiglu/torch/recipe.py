@@ -23,8 +23,8 @@ TENSORS = frozenset({torch.Tensor, nn.Parameter, FakeTensor, FunctionalTensor})
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """Names of the children. Packed layouts have both halves in gate and up is None; ungated ones have no gate. activation
-    is a name or spec of the library."""
+    """Names of the children, dotted where they stand deeper. Packed layouts have both halves in gate and up is None; ungated
+    ones have no gate. activation is a name or spec of the library."""
 
     layout: str
     gate: Optional[str]
@@ -33,6 +33,9 @@ class Recipe:
     activation: str
     act: Optional[str] = None  # the child that is the activation
     dropout: Optional[str] = None  # what drops outputs in training: a child, or an attribute that is a probability
+    act_name: Optional[str] = None  # what the child act computes, where constants are folded into activation
+    scale: float = 1.0  # of y
+    flat: bool = False  # y is [rows, d_out] whatever x is
     linears: tuple[str, ...] = dataclasses.field(init=False)
     function: Activation = dataclasses.field(init=False)
 
@@ -40,6 +43,16 @@ class Recipe:
         names = (self.gate, self.up, self.down)
         object.__setattr__(self, "linears", tuple(name for name in names if name is not None))
         object.__setattr__(self, "function", Activation.named(self.activation))
+
+
+def child_at(module: nn.Module, path: str) -> Any:
+    """The module below another; None where there is none."""
+    found: Any = module._modules.get(path)
+    if found is None and "." in path:
+        found = module
+        for name in path.split("."):
+            found = found._modules.get(name) if found is not None else None
+    return found
 
 
 # Classes whose product is taken over, with the forward that is known; transformers' Conv1D, which stores its weight as
@@ -54,6 +67,16 @@ def is_linear(cls: Any) -> bool:
         return False
     _LINEARS[cls] = cls.forward
     return True
+
+
+def add_linear(cls: type[nn.Linear]) -> None:
+    """From now on this class is known to compute what nn.Linear does, with the forward that it has."""
+    _LINEARS[cls] = cls.forward
+
+
+def is_transposed(cls: Any) -> bool:
+    """Whether a known class stores its weight as [inputs, outputs]."""
+    return not issubclass(cls, nn.Linear)
 
 
 # Activation modules that compute what a name of the library says, up to rounding.
@@ -72,12 +95,24 @@ _HF_ACTIVATIONS = {
 
 def name_of(act: Any) -> Optional[str]:
     """The library's name of an activation module."""
-    cls = type(act)
+    cls = getattr(type(act), "_swiglu_original", type(act))
     if cls is nn.GELU:
         return "gelu_tanh" if act.approximate == "tanh" else "gelu"
     if cls.__module__ == "transformers.activations":
+        if cls.__qualname__ == "XIELUActivation":
+            return _xielu(act)
         return _HF_ACTIVATIONS.get(cls.__qualname__)
     return _ACTIVATIONS.get(cls)
+
+
+def _xielu(act: Any) -> Optional[str]:
+    """With the values that it has learned by now."""
+    if not isinstance(act.alpha_p, torch.Tensor) or act.alpha_p.is_meta or torch.compiler.is_compiling():
+        return None
+    with torch.no_grad():
+        alpha_p = nn.functional.softplus(act.alpha_p)
+        alpha_n = act.beta + nn.functional.softplus(act.alpha_n)
+        return "xielu(param={!r}:{!r}:{!r}:{!r})".format(*(v.item() for v in (alpha_p, alpha_n, act.beta, act.eps)))
 
 
 def parts_of(module: nn.Module, recipe: Recipe) -> Parts:
@@ -89,16 +124,16 @@ def parts_of(module: nn.Module, recipe: Recipe) -> Parts:
             weights.append(None)
             biases.append(None)
             continue
-        child: Any = module._modules[name]
+        child: Any = child_at(module, name)
         weight = child._parameters["weight"]
-        weights.append(weight if type(child) is nn.Linear else weight.t())
+        weights.append(weight.t() if is_transposed(type(child)) else weight)
         biases.append(child._parameters["bias"])
     return (*weights, *biases)  # type: ignore[return-value] # six of them
 
 
 def tensors(module: nn.Module, recipe: Recipe) -> list[torch.Tensor]:
     """Every parameter of the block."""
-    children: list[Any] = [module._modules[name] for name in recipe.linears]
+    children: list[Any] = [child_at(module, name) for name in recipe.linears]
     return [t for child in children for t in child._parameters.values() if t is not None]
 
 
@@ -108,7 +143,8 @@ def has_foreign_forward(module: nn.Module) -> bool:
     return own is not None and getattr(own, "__func__", None) is not type(module).forward
 
 
-def _hooked(child: Any) -> bool:
+def hooked(child: Any) -> bool:
+    """Whether calling it does more than its forward."""
     return bool(
         child._forward_hooks
         or child._forward_pre_hooks
@@ -127,15 +163,14 @@ def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: frozenset[type] 
         or _hooks._global_backward_pre_hooks
     ):
         return "global module hooks are registered"
-    children = module._modules
     for name in recipe.linears:
-        child: Any = children.get(name)
+        child: Any = child_at(module, name)
         cls = type(child)
         if not is_linear(cls):
             return f"{name} is a {cls.__name__} of {cls.__module__}, not a plain nn.Linear"
         if cls.forward is not _LINEARS[cls]:
             return f"the forward of {cls.__name__} is replaced"
-        if _hooked(child):
+        if hooked(child):
             return f"{name} has hooks"
         parameters = child._parameters
         if "weight" not in parameters or "bias" not in parameters:
@@ -144,11 +179,13 @@ def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: frozenset[type] 
             if tensor is not None and type(tensor) not in tensor_classes:
                 return f"{name}.{key} is a {type(tensor).__name__}"
     if recipe.act is not None:
-        act = children.get(recipe.act)
-        if name_of(act) != recipe.activation:
+        act = child_at(module, recipe.act)
+        if name_of(act) != (recipe.act_name or recipe.activation):
             return f"{recipe.act} is another activation now"
-        if _hooked(act):
+        if hooked(act):
             return f"{recipe.act} has hooks"
+        if act._parameters and torch.is_grad_enabled() and any(p.requires_grad for p in act._parameters.values()):
+            return f"parameters of {recipe.act} are trained"
     return None
 
 
@@ -156,7 +193,7 @@ def obstacle_of_input(x: Any, module: nn.Module, recipe: Recipe, freed: bool = F
     """Why this x goes through the children; None where it need not."""
     if type(x) not in TENSORS:
         return f"x is a {type(x).__name__}"
-    child: Any = module._modules[recipe.down]
+    child: Any = child_at(module, recipe.down)
     weight = child._parameters["weight"]
     if not (x.is_cpu or (x.is_meta and weight.is_meta)):
         return f"x is on {x.device}"
@@ -179,7 +216,7 @@ def obstacle_of_input(x: Any, module: nn.Module, recipe: Recipe, freed: bool = F
 def check_meta(x: Any, module: nn.Module, recipe: Recipe) -> None:
     """Raises where one of x and the weights has values and the other none: PyTorch's products without a bias return memory
     that nothing has written then."""
-    weight: Any = module._modules[recipe.down]._parameters["weight"]  # type: ignore[union-attr]
+    weight: Any = child_at(module, recipe.down)._parameters["weight"]
     if isinstance(x, torch.Tensor) and x.is_meta != weight.is_meta:
         raise ValueError(f"x is on {x.device}, {recipe.down}.weight is on {weight.device}")
 
@@ -189,7 +226,7 @@ def check_input(x: Any, module: nn.Module, recipe: Recipe) -> None:
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"x must be a torch.Tensor, not {type(x).__name__}")
     check_meta(x, module, recipe)
-    weight: Any = module._modules[recipe.down]._parameters["weight"]  # type: ignore[union-attr]
+    weight: Any = child_at(module, recipe.down)._parameters["weight"]
     if x.dtype != weight.dtype and not (x.is_meta or torch.is_autocast_enabled(x.device.type)):
         raise TypeError(f"x is {x.dtype}, {recipe.down}.weight is {weight.dtype}")
 
@@ -207,14 +244,20 @@ def evaluate(
         compute=compute,
         packed=not module.training,
     )
-    return drop(module, recipe, y)
+    return finish(module, recipe, y)
 
 
-def drop(module: nn.Module, recipe: Recipe, y: torch.Tensor) -> torch.Tensor:
+def finish(module: nn.Module, recipe: Recipe, y: torch.Tensor) -> torch.Tensor:
     """What the module does to y at the end. A child is called whatever its mode is, and whatever it is by now."""
+    if recipe.scale != 1:
+        y = y * recipe.scale
+    if recipe.flat:
+        y = y.reshape(-1, y.shape[-1])
     if recipe.dropout is None:
         return y
-    child: Any = module._modules.get(recipe.dropout)
+    child = child_at(module, recipe.dropout)
     if child is not None:
         return child(y)  # type: ignore[no-any-return]
-    return nn.functional.dropout(y, getattr(module, recipe.dropout), module.training)
+    where, _, name = recipe.dropout.rpartition(".")
+    owner = child_at(module, where) if where else module
+    return nn.functional.dropout(y, getattr(owner, name), owner.training)
