@@ -400,7 +400,10 @@ struct swiglu_reference {
     double *bound;  /* m x d_out or NULL: |y_forward - y| <= bound (docs/numerics.md, accuracy) */
     double *typical;/* m x d_out or NULL: the same with 4 sqrt(K) in place of the worst case; not a promise */
     double *plain;  /* m x d_out or NULL: plain double from the weights as they are in the file */
-    double *hidden; /* m x d_ff or NULL: h in double, for explaining a result */
+    double *hidden; /* m x d_ff or NULL: h in double, rounded where it enters down rounded */
+    double *hidden_bound; /* m x d_ff or NULL: |h of swiglu_hidden - hidden| <= hidden_bound */
+    const float *h; /* m x d_ff, or NULL. What swiglu_hidden gave: y, bound and typical are then those of down on this h, the
+                       rest is still that of x. So both products are judged sharply, one after the other */
 };
 
 /* what     a slow, plain evaluation in double precision with an error bound per output; shares no kernel

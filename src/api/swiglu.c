@@ -216,7 +216,7 @@ enum swiglu_status swiglu_reference_run(const struct swiglu_desc *desc, size_t m
     const enum swiglu_status fits = swiglu_rows_check(&x, m, checked.d_in, &span);
     REQUIRE(fits == SWIGLU_OK, fits, "reference: x (dtype %d, stride %zu) does not fit %zu rows of %zu", x.dtype, x.ld_elems, m,
             checked.d_in);
-    if (m == 0 || (checked.d_out == 0 && !full.hidden)) return SWIGLU_OK;
+    if (m == 0 || (checked.d_out == 0 && !full.hidden && !full.hidden_bound)) return SWIGLU_OK;
     REQUIRE(!swiglu_desc_has_heads(&checked), SWIGLU_E_UNSUPPORTED, "reference: a head is for a training step only");
     enter_default(&caller);
     const enum swiglu_status status = swiglu_reference_compute(&checked, m, x, &full, error);

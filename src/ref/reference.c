@@ -35,8 +35,8 @@ struct evaluation {
     int compute_first, compute_down, y_dtype;
     double *x;                 /* m x d_in, rounded */
     double *w, *w_up;          /* one row of weights each, rounded */
-    double *hidden;            /* m x d_ff */
-    double *error[N_BOUNDS];   /* m x d_ff */
+    double *hidden;            /* m x d_ff, as it enters down */
+    double *error[N_BOUNDS];   /* m x d_ff; infinite where the value is not sure */
     char *sure;                /* m */
     double *y, *bound[N_BOUNDS];
 };
@@ -138,12 +138,17 @@ static struct estimate multiply(struct estimate a, struct estimate b) {
     return h;
 }
 
-/* h enters the down product: rounded where that computes in bf16. */
+/* h enters the down product. Where that computes in bf16 it is rounded here as well, so that it is off only where the error
+ * may carry it across a boundary of that rounding. */
 static struct estimate enter_down(struct estimate h, int compute) {
     if (!isfinite(h.value)) return h;
     h.sure &= fabs(h.value) + h.error[WORST] < SAFE;
-    if (compute == SWIGLU_COMPUTE_BF16)
-        for (int i = 0; i < N_BOUNDS; i++) h.error[i] += 0x1p-8 * (fabs(h.value) + h.error[i]) + 0x1p-126;
+    if (compute != SWIGLU_COMPUTE_BF16 || !h.sure) return h;
+    const double exact = h.value;
+    h.value = enter((float)exact, compute);
+    for (int i = 0; i < N_BOUNDS; i++)
+        h.error[i] = fmax(enter((float)(exact + h.error[i]), compute) - h.value,
+                          h.value - enter((float)(exact - h.error[i]), compute));
     return h;
 }
 
@@ -193,10 +198,18 @@ static void first_pass(const struct evaluation *e) {
             const struct estimate h = enter_down(hidden_value(e, r, j), e->compute_down);
             const size_t at = r * d->d_ff + j;
             e->hidden[at] = h.value;
-            for (int i = 0; i < N_BOUNDS; i++) e->error[i][at] = h.error[i];
+            for (int i = 0; i < N_BOUNDS; i++) e->error[i][at] = h.sure ? h.error[i] : INFINITY;
             e->sure[r] &= h.sure;
         }
     }
+}
+
+/* The caller's h stands for that of x: nothing before it counts. */
+static void take_hidden(const struct evaluation *e, const float *h) {
+    const size_t n = e->m * e->desc->d_ff;
+    enter_row(h, n, e->compute_down, e->hidden);
+    for (int i = 0; i < N_BOUNDS; i++) memset(e->error[i], 0, n * sizeof **e->error);
+    memset(e->sure, 1, e->m);
 }
 
 /* sum |w| error. Weights that are not finite decide the class: an infinite one hangs on the sign of h. */
@@ -293,9 +306,25 @@ static double *doubles(size_t rows, size_t cols) {
     return SW_MUL(rows, cols, &n) ? NULL : swiglu_alloc_array(n, sizeof(double));
 }
 
-/* Fills y and the bounds of *e, and hidden where it is given. */
-static enum swiglu_status evaluate(struct evaluation e, struct swiglu_crows x, double *hidden,
-                                   struct swiglu_error *error) {
+static void fill(struct evaluation *e, struct swiglu_crows x, const struct swiglu_reference *out, double *own_y) {
+    const size_t n = e->m * e->desc->d_ff;
+    load_x(e, x);
+    first_pass(e);
+    if (out->hidden) memcpy(out->hidden, e->hidden, n * sizeof *out->hidden);
+    if (out->hidden_bound) memcpy(out->hidden_bound, e->error[WORST], n * sizeof *out->hidden_bound);
+    if (own_y) {
+        struct evaluation own = *e;
+        own.y = own_y;
+        own.bound[WORST] = own.bound[TYPICAL] = NULL;
+        second_pass(&own);
+    }
+    if (out->h) take_hidden(e, out->h);
+    second_pass(e);
+}
+
+/* Fills y and the bounds of *e and what out wants of h; own_y, or NULL: y of x where out gives another h. */
+static enum swiglu_status evaluate(struct evaluation e, struct swiglu_crows x, const struct swiglu_reference *out,
+                                   double *own_y, struct swiglu_error *error) {
     const struct swiglu_desc *d = e.desc;
     const size_t widest = swiglu_max(d->d_in, d->d_ff);
     enum swiglu_status status = SWIGLU_OK;
@@ -306,14 +335,10 @@ static enum swiglu_status evaluate(struct evaluation e, struct swiglu_crows x, d
     e.error[WORST] = doubles(e.m, d->d_ff);
     e.error[TYPICAL] = doubles(e.m, d->d_ff);
     e.sure = swiglu_alloc(e.m);
-    if (e.x && e.w && e.w_up && e.hidden && e.error[WORST] && e.error[TYPICAL] && e.sure) {
-        load_x(&e, x);
-        first_pass(&e);
-        second_pass(&e);
-        if (hidden) memcpy(hidden, e.hidden, e.m * d->d_ff * sizeof *hidden);
-    } else {
+    if (e.x && e.w && e.w_up && e.hidden && e.error[WORST] && e.error[TYPICAL] && e.sure)
+        fill(&e, x, out, own_y);
+    else
         status = swiglu_fail(error, SWIGLU_E_MEMORY, SWIGLU_NO_OFFSET, 0, "reference: no memory for %zu rows", e.m);
-    }
     void *const all[] = {e.x, e.w, e.w_up, e.hidden, e.error[WORST], e.error[TYPICAL], e.sure};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) swiglu_free(all[i]);
     return status;
@@ -328,17 +353,19 @@ static enum swiglu_status run(const struct swiglu_desc *desc, const struct weigh
                            .compute_first = swiglu_compute_resolve(out->compute, first, second),
                            .compute_down = swiglu_compute_resolve(out->compute, desc->down.dtype, desc->down.dtype),
                            .bound = {out->bound, out->typical}};
-    TRY(evaluate(e, x, out->hidden, error));
-    if (!out->plain) return SWIGLU_OK;
     /* f32 compute takes every value as it is */
-    if (e.compute_first == SWIGLU_COMPUTE_F32 && e.compute_down == SWIGLU_COMPUTE_F32) {
+    const int as_is = e.compute_first == SWIGLU_COMPUTE_F32 && e.compute_down == SWIGLU_COMPUTE_F32;
+    TRY(evaluate(e, x, out, as_is && out->h ? out->plain : NULL, error));
+    if (!out->plain || (as_is && out->h)) return SWIGLU_OK;
+    if (as_is) {
         memcpy(out->plain, out->y, m * desc->d_out * sizeof *out->plain);
         return SWIGLU_OK;
     }
+    const struct swiglu_reference nothing = {0};
     e.compute_first = e.compute_down = SWIGLU_COMPUTE_F32;
     e.y = out->plain;
     e.bound[WORST] = e.bound[TYPICAL] = NULL;
-    return evaluate(e, x, NULL, error);
+    return evaluate(e, x, &nothing, NULL, error);
 }
 
 enum swiglu_status swiglu_reference_compute(const struct swiglu_desc *desc, size_t m, struct swiglu_crows x,

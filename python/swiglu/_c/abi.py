@@ -169,6 +169,8 @@ class Reference(ctypes.Structure):
         ("typical", c_void_p),
         ("plain", c_void_p),
         ("hidden", c_void_p),
+        ("hidden_bound", c_void_p),
+        ("h", c_void_p),
     ]
 
 
