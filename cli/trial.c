@@ -175,10 +175,16 @@ static void compare(struct cli_grid *grid, unsigned level, const struct cli_tria
 static void judge_generic(struct cli_grid *grid, const struct cli_trial *t, const struct buffers *b, const float *y) {
     struct cli_verdict verdict;
     char why[128];
-    cli_judge(&b->desc, t->compute, t->m, b->x_f32, y, SEED, &verdict, "check");
-    snprintf(why, sizeof why, "row %zu, column %zu: %.9g, reference %.9g, bound %.3g", verdict.row, verdict.col,
-             verdict.y, verdict.reference, verdict.bound);
+    const struct swiglu_options options = {.struct_size = sizeof options, .compute = t->compute,
+                                           .isa_mask = SWIGLU_ISA_GENERIC};
+    struct swiglu_block *block;
+    cli_require(swiglu_block_create(&b->desc, &options, &block, NULL), NULL, "check");
+    const struct cli_case judged = {&b->desc, block, NULL, t->compute, t->m, b->x_f32, y, SEED, "check"};
+    cli_judge(&judged, &verdict);
+    snprintf(why, sizeof why, "row %zu, %s %zu: %.9g, reference %.9g, bound %.3g", verdict.row,
+             verdict.in_hidden ? "hidden unit" : "column", verdict.col, verdict.got, verdict.reference, verdict.bound);
     count(grid, 0, t, verdict.kept, why);
+    swiglu_block_destroy(block);
 }
 
 void cli_trial_run(struct cli_grid *grid, const struct cli_trial *t) {

@@ -150,6 +150,7 @@ static void print_verdict(const struct check *check, const struct swiglu_model_b
         cli_json_count("check_rows", verdict->n_rows);
         cli_json_count("check_unbounded", verdict->n_open);
         cli_json_number("check_worst", verdict->worst);
+        cli_json_number("check_worst_hidden", verdict->worst_hidden);
         cli_json_number("check_typical", verdict->typical);
         cli_json_number("check_frobenius", verdict->frobenius);
         cli_json_close();
@@ -174,14 +175,16 @@ static void judge_block(struct check *check, size_t i) {
     cli_checkpoint_noise(&check->layers, i, check->seed, check->tokens, x);
     cli_job_open(&job, &check->machine, &desc, check->compute, check->tokens, x, check->path);
     cli_job_run(&job, &check->machine);
-    cli_judge(&desc, check->compute, check->tokens, x, job.y, check->seed, &verdict, check->path);
+    const struct cli_case judged = {&desc, job.block, &check->machine.runner, check->compute, check->tokens, x, job.y,
+                                    check->seed, check->path};
+    cli_judge(&judged, &verdict);
     cli_progress(NULL);
     *(passed(&verdict) ? &check->n_passed : &check->n_failed) += 1;
     print_verdict(check, &block, label.words, job.info.kernel_first, &verdict);
     if (!cli_verdict_passed(&verdict))
         explain(check, &block, &verdict);
     else if (verdict.n_open)
-        cli_note("check failed: layer %s: %zu values of y have no bound: their sums are so large that f32 may overflow",
+        cli_note("check failed: layer %s: %zu values of h or y have no bound: their sums are so large that f32 may overflow",
                  label.words, verdict.n_open);
     else if (!passed(&verdict))
         cli_note("check failed: layer %s: y holds values that are no numbers%s, and so does the reference", label.words,
@@ -199,7 +202,7 @@ static void check_file(struct check *check) {
     scan_all(check);
     if (!check->layer_list) cli_checkpoint_note_left_out(&check->layers);
     if (!check->json && check->layers.n)
-        printf("\nlayer  kernel              |y-ref|/B  typical  rel. error\n");
+        printf("\nlayer  kernel                error/B  typical  rel. error\n");
     for (size_t i = 0; i < check->layers.n; i++) judge_block(check, i);
     cli_checkpoint_close(&check->layers);
     cli_machine_close(&check->machine);
@@ -232,8 +235,9 @@ const struct cli_verb cli_verb_check = {
     "With FILE: looks for NaN and Inf among the weights of all tensors (of these layers, with --layers) and compares\n"
     "every block with the reference.",
     "Each axis is swept completely while the others are held; the last line is 'N passed, N failed'. Exit 1 when\n"
-    "one failed. |y-ref|/B is the largest error in units of its bound (up to 1 passes), typical the same against the\n"
-    "usual size of rounding errors, rel. error against plain double.",
+    "one failed. error/B is the largest error in units of its bound (up to 1 passes), of the hidden values and of y as\n"
+    "the down product of those; typical that of y against the usual size of rounding errors, rel. error against plain\n"
+    "double.",
     options,
     act_check,
 };

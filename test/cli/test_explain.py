@@ -30,8 +30,8 @@ def bent(tmp_path_factory):
     return folder / "swiglu", {**os.environ, "LD_PRELOAD": str(folder / "bent.so")}
 
 
-def run_bent(bent, *args, value=None):
-    env = {**bent[1], "BENT": value} if value else bent[1]
+def run_bent(bent, *args, value=None, hidden=None):
+    env = bent[1] | ({"BENT": value} if value else {}) | ({"BENT_HIDDEN": hidden} if hidden else {})
     return subprocess.run([bent[0], *map(str, args)], env=env, capture_output=True, text=True, timeout=60)
 
 
@@ -58,6 +58,17 @@ def test_own_block(bent):
     repeated = run_bent(bent, *command[1:])
     assert repeated.returncode == 1 and repeated.stderr.splitlines() == done.stderr.splitlines()
     assert tool.call(*command[1:]).returncode == 0  # the sound library passes
+
+
+def test_a_hidden_value_is_judged_before_what_down_makes_of_it(bent):
+    """An error that is small against a sum of 56 products of h, and large against h itself."""
+    done = run_bent(bent, "run", "--shape", "40,56", "--tokens", 3, "--check", "--json", hidden="1e-4")
+    assert done.returncode == 1
+    assert re.search(r"row 1, hidden unit 7: h (\S+), reference (\S+), bound (\S+), \|h - reference\| / bound (\S+)$",
+                     done.stderr, re.M)
+    data = json.loads(done.stdout)
+    assert not data["check_passed"] and data["check_worst"] == data["check_worst_hidden"] > 1
+    assert "down sum" not in done.stderr and "to see it again" in done.stderr
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
