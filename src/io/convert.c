@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* swiglu_model_convert: what becomes of each tensor (convert_plan.c), the header (write_*.c), the data in blocks. */
+/* What becomes of each tensor (convert_plan.c), the header (write_*.c), the data in blocks. */
 #include <errno.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ static enum swiglu_status stream_copy(struct convert_stream *s, const struct swi
     for (uint64_t at = 0; at < p->bytes;) {
         const uint64_t left = p->bytes - at;
         const size_t n = left < CHUNK_ELEMS * sizeof(float) ? (size_t)left : CHUNK_ELEMS * sizeof(float);
-        TRY(swiglu_model_read(s->c->model, p->tensor, p->from + at, s->in, n, s->error));
+        TRY(swiglu_checkpoint_read(s->c->model, p->tensor, p->from + at, s->in, n, s->error));
         TRY(stream_put(s, s->in, n));
         at += n;
     }
@@ -48,17 +48,16 @@ static enum swiglu_status stream_copy(struct convert_stream *s, const struct swi
 }
 
 static enum swiglu_status stream_piece(struct convert_stream *s, const struct swiglu_piece *p, int type) {
-    struct swiglu_tensor_info t = {.struct_size = sizeof t};
-    TRY(swiglu_model_tensor(s->c->model, p->tensor, &t));
-    if (t.dtype == type) return stream_copy(s, p);
-    const struct swiglu_dtype_row *from = swiglu_dtype_find(t.dtype), *to = swiglu_dtype_find(type);
+    const int was = (int)s->c->model->catalog.tensors[p->tensor].type;
+    if (was == type) return stream_copy(s, p);
+    const struct swiglu_dtype_row *from = swiglu_dtype_find(was), *to = swiglu_dtype_find(type);
     const size_t chunk = CHUNK_ELEMS / from->block_elems * from->block_bytes;
-    struct swiglu_retype r = {.model = s->c->model, .tensor = p->tensor, .from = t.dtype, .to = type,
+    struct swiglu_retype r = {.model = s->c->model, .tensor = p->tensor, .from = was, .to = type,
                               .values = s->values, .back = s->values + CHUNK_ELEMS};
     for (uint64_t at = 0; at < p->bytes;) {
         const size_t n_bytes = p->bytes - at < chunk ? (size_t)(p->bytes - at) : chunk;
         const size_t n = n_bytes / from->block_bytes * from->block_elems;
-        TRY(swiglu_model_read(s->c->model, p->tensor, p->from + at, s->in, n_bytes, s->error));
+        TRY(swiglu_checkpoint_read(s->c->model, p->tensor, p->from + at, s->in, n_bytes, s->error));
         TRY(swiglu_retype_chunk(&r, p->from + at, s->in, n, s->out, s->error));
         TRY(stream_put(s, s->out, n / to->block_elems * to->block_bytes));
         at += n_bytes;
@@ -103,7 +102,7 @@ static enum swiglu_status verify_tensors(const struct swiglu_conversion *c, cons
         const struct swiglu_output *o = &c->at[i];
         const struct swiglu_tensor *t = &catalog->tensors[i];
         while (i >= c->files[file].end) file++;
-        char *name = swiglu_output_name(o, swiglu_names_at(&swiglu_model_catalog(c->model)->names, o->piece[0].tensor));
+        char *name = swiglu_output_name(o, swiglu_names_at(&c->model->catalog.names, o->piece[0].tensor));
         REQUIRE(name, SWIGLU_E_MEMORY, "%s: out of memory", w->shown);
         same = !strcmp(swiglu_names_at(&catalog->names, i), name) && (int)t->type == o->type && t->bytes == o->bytes &&
                t->offset == o->offset && t->file == file;
@@ -134,7 +133,7 @@ static enum swiglu_status convert_files(struct convert_stream *s, struct swiglu_
     for (size_t i = 0; i < c->n_files; i++) {
         s->w = &writers[i];
         TRY(g ? swiglu_gguf_write(c, g, i, s->w, error)
-              : swiglu_safetensors_write(c, swiglu_model_catalog(c->model), s->w, error));
+              : swiglu_safetensors_write(c, &c->model->catalog, s->w, error));
         TRY(convert_data(s, &c->files[i]));
         TRY(swiglu_writer_sync(s->w, error));
     }
@@ -167,7 +166,7 @@ static enum swiglu_status convert_write(struct swiglu_conversion *c, struct swig
 /* Old shards beside new ones would be a model that nobody made, so none is replaced. */
 static enum swiglu_status convert_open(const struct swiglu_conversion *c, size_t i, struct swiglu_writer *w,
                                        struct swiglu_error *error) {
-    const struct swiglu_catalog *const input = swiglu_model_catalog(c->model);
+    const struct swiglu_catalog *const input = &c->model->catalog;
     if (c->n_files > 1 && swiglu_writer_exists(c->files[i].path)) {
         char shown[SWIGLU_SHOWN_BYTES];
         swiglu_file_show(shown, c->files[i].path);
@@ -193,23 +192,9 @@ static enum swiglu_status convert_planned(struct swiglu_conversion *c, struct sw
     return status;
 }
 
-static enum swiglu_status convert_check(const struct swiglu_convert_options *o, struct swiglu_error *error) {
-    REQUIRE(o->dtype == SWIGLU_DTYPE_KEEP || swiglu_dtype_find(o->dtype), SWIGLU_E_ARGUMENT, "options.dtype %d",
-            o->dtype);
-    REQUIRE(o->repack >= SWIGLU_REPACK_KEEP && o->repack <= SWIGLU_REPACK_GATE_UP, SWIGLU_E_ARGUMENT,
-            "options.repack %d", o->repack);
-    REQUIRE(o->format >= SWIGLU_FORMAT_KEEP && o->format <= SWIGLU_FORMAT_SAFETENSORS, SWIGLU_E_ARGUMENT,
-            "options.format %d", o->format);
-    return SWIGLU_OK;
-}
-
-enum swiglu_status swiglu_model_convert(const struct swiglu_model *model, const char *out_path,
-                                        const struct swiglu_convert_options *options, struct swiglu_error *error) {
-    struct swiglu_conversion c = {.model = model, .out_path = out_path, .options = {.dtype = SWIGLU_DTYPE_KEEP}};
-    REQUIRE(model && out_path && options, SWIGLU_E_ARGUMENT, "model, out_path or options is NULL");
-    REQUIRE(!swiglu_struct_in(&c.options, sizeof c.options, options), SWIGLU_E_ARGUMENT,
-            "options.struct_size %zu: this library knows %zu", options->struct_size, sizeof c.options);
-    TRY(convert_check(&c.options, error));
+enum swiglu_status swiglu_convert(const struct swiglu_model *model, const char *out_path,
+                                  const struct swiglu_convert_options *options, struct swiglu_error *error) {
+    struct swiglu_conversion c = {.model = model, .out_path = out_path, .options = *options};
     enum swiglu_status status = swiglu_conversion_plan(&c, error);
     if (status == SWIGLU_OK) status = convert_planned(&c, error);
     swiglu_conversion_free(&c);

@@ -3,9 +3,8 @@
 #ifndef SWIGLU_CONVERT_H
 #define SWIGLU_CONVERT_H
 
-#include "io/gguf.h"
+#include "io/checkpoint.h"
 #include "io/write.h"
-#include "swiglu/model.h"
 
 /* Bytes of a tensor of the input. */
 struct swiglu_piece { size_t tensor; uint64_t from, bytes; };
@@ -31,7 +30,6 @@ struct swiglu_output_file {
 struct swiglu_conversion {
     const struct swiglu_model *model;
     struct swiglu_convert_options options;
-    struct swiglu_model_info info;
     const char *out_path;
     struct swiglu_output *at; /* in the order of the input, then of the output */
     size_t n;
@@ -39,9 +37,9 @@ struct swiglu_conversion {
     size_t n_files;
 };
 
-/* What was read (model.c); the first is NULL where the input is no GGUF file. */
-const struct swiglu_gguf *swiglu_model_gguf(const struct swiglu_model *model);
-const struct swiglu_catalog *swiglu_model_catalog(const struct swiglu_model *model);
+/* What the file says; options are checked (convert.c). */
+enum swiglu_status swiglu_convert(const struct swiglu_model *model, const char *out_path,
+                                  const struct swiglu_convert_options *options, struct swiglu_error *error);
 
 /* The output's name, made of that of its first piece; to be freed, NULL when memory is short. */
 char *swiglu_output_name(const struct swiglu_output *o, const char *name);

@@ -27,16 +27,16 @@ static struct swiglu_output *plan_slot(const struct swiglu_conversion *c, long t
     return &c->at[2 * (size_t)tensor];
 }
 
-static struct swiglu_tensor_info plan_tensor(const struct swiglu_conversion *c, size_t i) {
-    struct swiglu_tensor_info t = {.struct_size = sizeof t};
-    if (swiglu_model_tensor(c->model, i, &t)) t.name = ""; /* never: i is from the model itself */
-    return t;
+static const struct swiglu_tensor *plan_tensor(const struct swiglu_conversion *c, size_t i) {
+    return &c->model->catalog.tensors[i];
 }
+
+static const char *plan_architecture(const struct swiglu_conversion *c) { return swiglu_model_architecture(c->model); }
 
 /* E_UNSUPPORTED: "FILE: tensor NAME: text (at byte N)" */
 static SW_PRINTF(4, 5) enum swiglu_status plan_refuse(const struct swiglu_conversion *c, long tensor,
                                                       struct swiglu_error *error, const char *format, ...) {
-    const struct swiglu_catalog *catalog = swiglu_model_catalog(c->model);
+    const struct swiglu_catalog *catalog = &c->model->catalog;
     const struct swiglu_tensor *t = &catalog->tensors[tensor];
     char text[200];
     va_list args;
@@ -48,12 +48,12 @@ static SW_PRINTF(4, 5) enum swiglu_status plan_refuse(const struct swiglu_conver
 }
 
 static void plan_copies(struct swiglu_conversion *c) {
-    for (size_t i = 0; i < c->info.n_tensors; i++) {
-        const struct swiglu_tensor_info t = plan_tensor(c, i);
+    for (size_t i = 0; i < c->model->catalog.names.n; i++) {
+        const struct swiglu_tensor *t = plan_tensor(c, i);
         uint64_t elems = 1;
-        for (unsigned k = 0; k < t.n_dims; k++) elems *= t.dims[k]; /* the reader has checked the product */
-        c->at[2 * i] = (struct swiglu_output){.piece = {{i, 0, t.bytes}}, .n_pieces = 1, .type = t.dtype,
-                                              .rows = t.dims[0], .elems = elems, .bytes = t.bytes};
+        for (unsigned k = 0; k < t->n_dims; k++) elems *= t->dims[k]; /* the reader has checked the product */
+        c->at[2 * i] = (struct swiglu_output){.piece = {{i, 0, t->bytes}}, .n_pieces = 1, .type = (int)t->type,
+                                              .rows = t->dims[0], .elems = elems, .bytes = t->bytes};
     }
 }
 
@@ -65,8 +65,8 @@ static enum swiglu_status plan_retype(struct swiglu_conversion *c, long tensor, 
     if (o->type == dtype) return SWIGLU_OK;
     o->type = dtype;
     const struct swiglu_dtype_row *row = swiglu_dtype_find(dtype);
-    const struct swiglu_tensor_info t = plan_tensor(c, (size_t)tensor);
-    const uint64_t cols = t.dims[t.n_dims - 1];
+    const struct swiglu_tensor *t = plan_tensor(c, (size_t)tensor);
+    const uint64_t cols = t->dims[t->n_dims - 1];
     if (row->block_elems > 1 && !plan_is_gguf(c))
         return plan_refuse(c, tensor, error, "safetensors has no %s; block formats are stored in GGUF", row->name);
     if (cols % row->block_elems)
@@ -97,9 +97,9 @@ char *swiglu_output_name(const struct swiglu_output *o, const char *name) {
 /* Weights are rows of inputs and biases vectors; packing stacks them. Nothing else (experts in one tensor) is repacked. */
 static enum swiglu_status plan_check_dims(const struct swiglu_conversion *c, long tensor, unsigned n_dims,
                                           struct swiglu_error *error) {
-    const struct swiglu_tensor_info t = plan_tensor(c, (size_t)tensor);
-    if (t.n_dims == n_dims) return SWIGLU_OK;
-    return plan_refuse(c, tensor, error, "%u dimensions: with %u it could be repacked", t.n_dims, n_dims);
+    const struct swiglu_tensor *t = plan_tensor(c, (size_t)tensor);
+    if (t->n_dims == n_dims) return SWIGLU_OK;
+    return plan_refuse(c, tensor, error, "%u dimensions: with %u it could be repacked", t->n_dims, n_dims);
 }
 
 /* up becomes [gate|up] under the packed name, gate goes. */
@@ -125,7 +125,7 @@ static enum swiglu_status plan_split(struct swiglu_conversion *c, long packed, u
     if (packed < 0) return SWIGLU_OK;
     const struct pair_names *pair = plan_pair(c);
     TRY(plan_check_dims(c, packed, n_dims, error));
-    if (!name_part(plan_tensor(c, (size_t)packed).name, pair->packed))
+    if (!name_part(swiglu_names_at(&c->model->catalog.names, (size_t)packed), pair->packed))
         return plan_refuse(c, packed, error, "the family has no names for its halves");
     struct swiglu_output *gate = plan_slot(c, packed), *up = gate + 1;
     gate->rows /= 2, gate->elems /= 2, gate->bytes /= 2, gate->piece[0].bytes /= 2;
@@ -137,12 +137,12 @@ static enum swiglu_status plan_split(struct swiglu_conversion *c, long packed, u
 
 /* Whether the family has a packed form of this name, so that it means [gate|up] to every reader. */
 static bool plan_has_packed(const struct swiglu_conversion *c) {
-    const struct swiglu_family *gguf = plan_is_gguf(c) ? swiglu_family_find(c->info.architecture) : NULL;
+    const struct swiglu_family *gguf = plan_is_gguf(c) ? swiglu_family_find(plan_architecture(c)) : NULL;
     const struct swiglu_hf_family *hf;
     if (plan_is_gguf(c)) return gguf && gguf->form == SWIGLU_FORM_PACKED;
     for (size_t i = 0; (hf = swiglu_hf_family_at(i)); i++)
         if (hf->family.form == SWIGLU_FORM_PACKED && hf->scheme == SWIGLU_SCHEME_PROJ &&
-            !strcmp(hf->family.architecture, c->info.architecture))
+            !strcmp(hf->family.architecture, plan_architecture(c)))
             return true;
     return false;
 }
@@ -154,7 +154,7 @@ static enum swiglu_status plan_repack(struct swiglu_conversion *c, const struct 
     if (repack == SWIGLU_REPACK_GATE_UP && block->layout == SWIGLU_SEPARATE && !block->in_out) {
         if (!plan_has_packed(c))
             return plan_refuse(c, block->gate, error, "architecture \"%.64s\" has no name for a packed gate|up weight",
-                               c->info.architecture);
+                               plan_architecture(c));
         TRY(plan_merge(c, block->gate, block->up, 2, error));
         return plan_merge(c, block->gate_bias, block->up_bias, 1, error);
     }
@@ -168,9 +168,8 @@ static enum swiglu_status plan_repack(struct swiglu_conversion *c, const struct 
 
 static enum swiglu_status plan_blocks(struct swiglu_conversion *c, struct swiglu_error *error) {
     size_t n_usable = 0;
-    for (size_t i = 0; i < c->info.n_blocks; i++) {
-        struct swiglu_model_block_info block = {.struct_size = sizeof block};
-        TRY(swiglu_model_block(c->model, i, &block));
+    for (size_t i = 0; i < c->model->layers.n; i++) {
+        const struct swiglu_model_block_info block = c->model->layers.at[i].info;
         if (block.expert != SWIGLU_EXPERT_NONE) continue; /* they keep their form */
         if (!block.usable) continue;
         n_usable++;
@@ -180,7 +179,7 @@ static enum swiglu_status plan_blocks(struct swiglu_conversion *c, struct swiglu
         TRY(plan_repack(c, &block, error));
     }
     if (n_usable) return SWIGLU_OK;
-    return swiglu_catalog_fail(swiglu_model_catalog(c->model), 0, error, SWIGLU_E_UNSUPPORTED, SWIGLU_NO_OFFSET,
+    return swiglu_catalog_fail(&c->model->catalog, 0, error, SWIGLU_E_UNSUPPORTED, SWIGLU_NO_OFFSET,
                                "no feed-forward block that can be evaluated, so nothing to convert");
 }
 
@@ -191,8 +190,9 @@ static bool ends_with(const char *s, const char *end) {
 
 static enum swiglu_status plan_keeps(const struct swiglu_conversion *c, int format, struct swiglu_error *error) {
     static const char *const names[] = {[SWIGLU_FORMAT_GGUF] = "gguf", [SWIGLU_FORMAT_SAFETENSORS] = "safetensors"};
-    REQUIRE(format == SWIGLU_FORMAT_KEEP || !strcmp(names[format], c->info.format), SWIGLU_E_UNSUPPORTED,
-            "%s to %s: the two name tensors and metadata differently, so a file keeps its format", c->info.format,
+    REQUIRE(format == SWIGLU_FORMAT_KEEP || (format == SWIGLU_FORMAT_GGUF) == plan_is_gguf(c), SWIGLU_E_UNSUPPORTED,
+            "%s to %s: the two name tensors and metadata differently, so a file keeps its format",
+            names[plan_is_gguf(c) ? SWIGLU_FORMAT_GGUF : SWIGLU_FORMAT_SAFETENSORS],
             names[format]);
     return SWIGLU_OK;
 }
@@ -207,7 +207,7 @@ static enum swiglu_status plan_format(const struct swiglu_conversion *c, struct 
 
 /* One file of several may not be replaced by the whole: the others and their index would not fit it any more. */
 static enum swiglu_status plan_check_target(const struct swiglu_conversion *c, struct swiglu_error *error) {
-    const struct swiglu_catalog *catalog = swiglu_model_catalog(c->model);
+    const struct swiglu_catalog *catalog = &c->model->catalog;
     size_t n = 0, is_target = 0;
     for (size_t i = 0; i < catalog->n_files; i++) {
         n += catalog->files[i].fd >= 0; /* those with tensors stay open */
@@ -220,7 +220,7 @@ static enum swiglu_status plan_check_target(const struct swiglu_conversion *c, s
 }
 
 static void plan_close_gaps(struct swiglu_conversion *c) {
-    for (size_t i = 0; i < 2 * c->info.n_tensors; i++)
+    for (size_t i = 0; i < 2 * c->model->catalog.names.n; i++)
         if (c->at[i].n_pieces) c->at[c->n++] = c->at[i];
 }
 
@@ -278,11 +278,9 @@ static enum swiglu_status plan_files(struct swiglu_conversion *c, struct swiglu_
 }
 
 enum swiglu_status swiglu_conversion_plan(struct swiglu_conversion *c, struct swiglu_error *error) {
-    c->info.struct_size = sizeof c->info;
-    TRY(swiglu_model_query(c->model, &c->info));
     TRY(plan_format(c, error));
     TRY(plan_check_target(c, error));
-    c->at = swiglu_alloc_array(c->info.n_tensors, 2 * sizeof *c->at);
+    c->at = swiglu_alloc_array(c->model->catalog.names.n, 2 * sizeof *c->at);
     REQUIRE(c->at, SWIGLU_E_MEMORY, "out of memory");
     plan_copies(c);
     enum swiglu_status status = plan_blocks(c, error);

@@ -3,7 +3,6 @@
 #include "io/experts.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 
@@ -122,7 +121,7 @@ static void experts_add_part(struct swiglu_layer *block, const struct swiglu_exp
     }
     *slot = (long)tensor;
     block->sliced[part->role] = part->kind == SWIGLU_PART_STACK;
-    if (part->role == SWIGLU_ROLE_UP) block->pack = part->pack;
+    if (part->role == SWIGLU_ROLE_GATE) block->pack = part->pack;
 }
 
 static void experts_fill(const struct expert_search *s, struct swiglu_layers *layers) {
@@ -168,15 +167,4 @@ enum swiglu_status swiglu_experts_add(struct swiglu_layers *layers, const struct
     }
     swiglu_free(s.keys);
     return at ? SWIGLU_OK : experts_no_memory(catalog, error);
-}
-
-struct swiglu_tensor swiglu_layer_part(const struct swiglu_catalog *catalog, const struct swiglu_layer *layer,
-                                       enum swiglu_role role) {
-    struct swiglu_tensor t = catalog->tensors[layer->tensor[role]];
-    if (!layer->sliced[role]) return t;
-    t.bytes /= t.dims[0];
-    t.offset += (uint64_t)layer->info.expert * t.bytes; /* less than dims[0] parts: inside the tensor */
-    t.n_dims--;
-    memmove(t.dims, t.dims + 1, t.n_dims * sizeof t.dims[0]);
-    return t;
 }

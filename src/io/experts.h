@@ -12,8 +12,4 @@ enum swiglu_status swiglu_experts_add(struct swiglu_layers *layers, const struct
 /* Digits up to a dot, without leading zero, within the limit: sets part->expert and what follows the dot. */
 bool swiglu_expert_number(const char *digits, struct swiglu_expert_part *part, const char **rest);
 
-/* The layer's tensor of this role, which it must have; of one that holds all experts the expert's slice. */
-struct swiglu_tensor swiglu_layer_part(const struct swiglu_catalog *catalog, const struct swiglu_layer *layer,
-                                       enum swiglu_role role);
-
 #endif

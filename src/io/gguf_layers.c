@@ -65,7 +65,7 @@ static void gguf_add(const void *ctx, struct swiglu_layer *layer, const struct s
 /* ffn_up_exps holds all experts, ffn_up_shexp the shared one; ffn_up.3 is the fourth expert in early Mixtral files. */
 static void gguf_expert(const void *ctx, const char *rest, struct swiglu_expert_part *part) {
     static const struct { const char *name; enum swiglu_role role; enum swiglu_pack pack; } matrices[] = {
-        {"ffn_gate_up", SWIGLU_ROLE_UP, SWIGLU_PACK_GATE_UP}, {"ffn_gate", SWIGLU_ROLE_GATE, SWIGLU_PACK_NEVER},
+        {"ffn_gate_up", SWIGLU_ROLE_GATE, SWIGLU_PACK_GATE_UP}, {"ffn_gate", SWIGLU_ROLE_GATE, SWIGLU_PACK_NEVER},
         {"ffn_up", SWIGLU_ROLE_UP, SWIGLU_PACK_NEVER}, {"ffn_down", SWIGLU_ROLE_DOWN, SWIGLU_PACK_NEVER},
     };
     const char *after = rest;

@@ -96,7 +96,7 @@ static void hf_add(const void *ctx, struct swiglu_layer *layer, const struct swi
         long *slot = &layer->tensor[bias ? SWIGLU_ROLE_GATE_BIAS + (n->role - SWIGLU_ROLE_GATE) : n->role];
         if (*slot >= 0) break; /* a second tensor of one role: neither is sure */
         *slot = (long)tensor;
-        if (weight && n->role == SWIGLU_ROLE_UP) layer->pack = n->pack;
+        if (weight && (layer->pack == SWIGLU_PACK_BY_SHAPE || n->pack != SWIGLU_PACK_NEVER)) layer->pack = n->pack;
         return;
     }
     if (name->counts) swiglu_layer_add_oddity(layer, hf_oddity(name->rest), tensor);
@@ -121,7 +121,7 @@ static void hf_expert(const void *ctx, const char *rest, struct swiglu_expert_pa
         {"up_proj", SWIGLU_ROLE_UP, SWIGLU_PACK_NEVER, false},
         {"down_proj", SWIGLU_ROLE_DOWN, SWIGLU_PACK_NEVER, false}, {"w1", SWIGLU_ROLE_GATE, SWIGLU_PACK_NEVER, true},
         {"w3", SWIGLU_ROLE_UP, SWIGLU_PACK_NEVER, true}, {"w2", SWIGLU_ROLE_DOWN, SWIGLU_PACK_NEVER, true},
-        {"gate_up_proj", SWIGLU_ROLE_UP, SWIGLU_PACK_GATE_UP, false},
+        {"gate_up_proj", SWIGLU_ROLE_GATE, SWIGLU_PACK_GATE_UP, false},
     };
     const bool mixtral = swiglu_starts(rest, "block_sparse_moe.");
     size_t g = 0;

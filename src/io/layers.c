@@ -109,3 +109,14 @@ void swiglu_layers_free(struct swiglu_layers *layers) {
     swiglu_free(layers->at);
     *layers = (struct swiglu_layers){0};
 }
+
+struct swiglu_tensor swiglu_layer_part(const struct swiglu_catalog *catalog, const struct swiglu_layer *layer,
+                                       enum swiglu_role role) {
+    struct swiglu_tensor t = catalog->tensors[layer->tensor[role]];
+    if (!layer->sliced[role]) return t;
+    t.bytes /= t.dims[0];
+    t.offset += (uint64_t)layer->info.expert * t.bytes; /* less than dims[0] parts: inside the tensor */
+    t.n_dims--;
+    memmove(t.dims, t.dims + 1, t.n_dims * sizeof t.dims[0]);
+    return t;
+}

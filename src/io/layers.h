@@ -16,13 +16,13 @@
 struct swiglu_model;
 
 enum swiglu_role {
-    SWIGLU_ROLE_GATE, SWIGLU_ROLE_UP, SWIGLU_ROLE_DOWN, /* up: also what holds gate and up */
+    SWIGLU_ROLE_GATE, SWIGLU_ROLE_UP, SWIGLU_ROLE_DOWN, /* gate: also what holds gate and up, as in swiglu_desc */
     SWIGLU_ROLE_GATE_BIAS, SWIGLU_ROLE_UP_BIAS, SWIGLU_ROLE_DOWN_BIAS,
     SWIGLU_ROLE_FFN_NORM, SWIGLU_ROLE_ATTN_NORM, SWIGLU_ROLE_POST_ATTN_NORM,
     SWIGLU_ROLES
 };
 
-/* Whether the up tensor holds gate and up, and in which order. */
+/* Whether one tensor holds gate and up, and in which order. BY_SHAPE: one that is called up may. */
 enum swiglu_pack { SWIGLU_PACK_BY_SHAPE, SWIGLU_PACK_NEVER, SWIGLU_PACK_GATE_UP, SWIGLU_PACK_UP_GATE };
 
 /* Why a tensor of the layer keeps the block from being evaluated; the first of this list that applies is told. */
@@ -148,6 +148,10 @@ struct swiglu_layer_rules {
 enum swiglu_status swiglu_layers_find(struct swiglu_layers *layers, const struct swiglu_layer_rules *rules,
                                       const struct swiglu_naming *naming, struct swiglu_error *error);
 void swiglu_layers_free(struct swiglu_layers *layers);
+
+/* The layer's tensor of this role, which it must have; of one that holds all experts the expert's slice. */
+struct swiglu_tensor swiglu_layer_part(const struct swiglu_catalog *catalog, const struct swiglu_layer *layer,
+                                       enum swiglu_role role);
 
 /* One layer whose tensors are known: fills info and reason (resolve.c). */
 enum swiglu_status swiglu_layer_resolve(struct swiglu_layer *layer, const struct swiglu_layer_rules *rules,

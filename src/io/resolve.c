@@ -6,7 +6,7 @@
 
 #include "base/act.h"
 #include "dtype/dtype.h"
-#include "io/experts.h"
+#include "io/layers.h"
 
 typedef unsigned long long ull;
 
@@ -90,25 +90,56 @@ static void layer_missing(const struct layer_case *c, enum swiglu_role role) {
                                          [SWIGLU_ROLE_DOWN] = "down"};
     if (c->layer->info.expert != SWIGLU_EXPERT_NONE) {
         layer_leave(c->layer, "the expert has no %s matrix", matrix[role]);
-    } else if (r->role_name(r, c->layer->info.layer, role, name, sizeof name))
+    } else if (r->role_name(r, c->layer->info.layer, role, name, sizeof name) ||
+               (role == SWIGLU_ROLE_UP && r->role_name(r, c->layer->info.layer, SWIGLU_ROLE_GATE, name, sizeof name)))
         layer_leave(c->layer, "tensor %s is missing%s", name, r->catalog->indexed ? ": it is not in the index" : "");
 }
 
-/* Whether up holds gate and up, as the names or else the sizes tell. */
-static enum swiglu_status layer_is_packed(const struct layer_case *c, struct layer_widths up, struct layer_widths down,
-                                          bool *packed) {
-    const enum swiglu_pack pack = c->layer->pack;
-    const bool separate = c->layer->tensor[SWIGLU_ROLE_GATE] >= 0, twice = up.rows % 2 == 0 && up.rows / 2 == down.cols;
-    const bool by_name = pack == SWIGLU_PACK_GATE_UP || pack == SWIGLU_PACK_UP_GATE;
-    const long up_tensor = c->layer->tensor[SWIGLU_ROLE_UP], down_tensor = c->layer->tensor[SWIGLU_ROLE_DOWN];
-    *packed = !separate && (by_name || (pack == SWIGLU_PACK_BY_SHAPE && twice));
-    if (*packed ? twice : up.rows == down.cols) return SWIGLU_OK;
-    return layer_bad(c, down_tensor, "%.80s columns %llu, %.80s rows %llu: must be %s", layer_tensor_name(c, down_tensor),
-                     (ull)down.cols, layer_tensor_name(c, up_tensor), (ull)up.rows,
-                     by_name ? "half as many" : separate || pack ? "equal" : "equal, or half as many");
+/* Whether the names say that one tensor holds gate and up. */
+static bool layer_is_named_packed(const struct swiglu_layer *layer) {
+    return layer->pack == SWIGLU_PACK_GATE_UP || layer->pack == SWIGLU_PACK_UP_GATE;
 }
 
-/* The three weights fit together; sets widths and layout as the tensors show them. */
+/* The role of the first product's tensor that a block of any layout has. */
+static enum swiglu_role layer_first(const struct swiglu_layer *layer) {
+    return layer->tensor[SWIGLU_ROLE_UP] >= 0 ? SWIGLU_ROLE_UP : SWIGLU_ROLE_GATE;
+}
+
+/* Whether the first matrix holds gate and up, as the names or else the sizes tell. */
+static enum swiglu_status layer_is_packed(const struct layer_case *c, struct layer_widths first,
+                                          struct layer_widths down, bool *packed) {
+    const struct swiglu_layer *layer = c->layer;
+    const bool by_name = layer_is_named_packed(layer), separate = !by_name && layer->tensor[SWIGLU_ROLE_GATE] >= 0;
+    const bool twice = first.rows % 2 == 0 && first.rows / 2 == down.cols;
+    const long first_tensor = layer->tensor[layer_first(layer)], down_tensor = layer->tensor[SWIGLU_ROLE_DOWN];
+    *packed = by_name || (!separate && layer->pack == SWIGLU_PACK_BY_SHAPE && twice);
+    if (*packed ? twice : first.rows == down.cols) return SWIGLU_OK;
+    return layer_bad(c, down_tensor, "%.80s columns %llu, %.80s rows %llu: must be %s", layer_tensor_name(c, down_tensor),
+                     (ull)down.cols, layer_tensor_name(c, first_tensor), (ull)first.rows,
+                     by_name ? "half as many" : separate || layer->pack ? "equal" : "equal, or half as many");
+}
+
+/* A tensor that is called up and holds gate and up is the layer's gate, as in every description. */
+static void layer_up_is_gate(struct swiglu_layer *layer) {
+    const enum swiglu_role from[2] = {SWIGLU_ROLE_UP, SWIGLU_ROLE_UP_BIAS}, to[2] = {SWIGLU_ROLE_GATE, SWIGLU_ROLE_GATE_BIAS};
+    for (int i = 0; i < 2; i++) {
+        layer->tensor[to[i]] = layer->tensor[from[i]], layer->sliced[to[i]] = layer->sliced[from[i]];
+        layer->tensor[from[i]] = -1, layer->sliced[from[i]] = false;
+    }
+}
+
+static void layer_set_layout(struct swiglu_layer *layer, bool packed) {
+    static const char *const names[] = {[SWIGLU_SEPARATE] = "separate", [SWIGLU_GATE_UP] = "gate|up",
+                                        [SWIGLU_UP_GATE] = "up|gate", [SWIGLU_UNGATED] = "ungated"};
+    struct swiglu_model_block_info *info = &layer->info;
+    if (packed && !layer_is_named_packed(layer)) layer_up_is_gate(layer);
+    info->layout = !packed ? layer->tensor[SWIGLU_ROLE_GATE] >= 0 ? SWIGLU_SEPARATE : SWIGLU_UNGATED
+                   : layer->pack == SWIGLU_PACK_UP_GATE ? SWIGLU_UP_GATE : SWIGLU_GATE_UP;
+    info->layout_name = names[info->layout];
+    if (packed) info->kind = "gated";
+}
+
+/* The weights fit together; sets widths and layout as the tensors show them. */
 static enum swiglu_status layer_shapes(const struct layer_case *c) {
     struct swiglu_layer *layer = c->layer;
     struct swiglu_model_block_info *info = &layer->info;
@@ -117,24 +148,25 @@ static enum swiglu_status layer_shapes(const struct layer_case *c) {
     TRY(layer_weight(c, SWIGLU_ROLE_GATE, &gate));
     TRY(layer_weight(c, SWIGLU_ROLE_UP, &up));
     TRY(layer_weight(c, SWIGLU_ROLE_DOWN, &down));
-    const long gate_tensor = layer->tensor[SWIGLU_ROLE_GATE], up_tensor = layer->tensor[SWIGLU_ROLE_UP];
-    const bool separate = gate_tensor >= 0;
-    if (separate && up_tensor >= 0 && (gate.rows != up.rows || gate.cols != up.cols))
-        return layer_bad(c, up_tensor, "%.80s rows %llu, %.80s rows %llu; columns %llu and %llu: must be equal",
-                         layer_tensor_name(c, up_tensor), (ull)up.rows, layer_tensor_name(c, gate_tensor),
-                         (ull)gate.rows, (ull)up.cols, (ull)gate.cols);
-    info->kind = separate ? "gated" : up_tensor < 0 && layer->tensor[SWIGLU_ROLE_DOWN] < 0 ? "unknown" : "plain";
-    if (up_tensor < 0) layer_missing(c, SWIGLU_ROLE_UP);
-    if (layer->tensor[SWIGLU_ROLE_DOWN] < 0) layer_missing(c, SWIGLU_ROLE_DOWN);
-    if (up_tensor < 0 || layer->tensor[SWIGLU_ROLE_DOWN] < 0) return SWIGLU_OK;
-    TRY(layer_is_packed(c, up, down, &packed));
-    info->layout = separate ? SWIGLU_SEPARATE : !packed ? SWIGLU_UNGATED
-                   : layer->pack == SWIGLU_PACK_UP_GATE ? SWIGLU_UP_GATE : SWIGLU_GATE_UP;
-    if (packed) info->kind = "gated";
-    static const char *const names[] = {[SWIGLU_SEPARATE] = "separate", [SWIGLU_GATE_UP] = "gate|up",
-                                        [SWIGLU_UP_GATE] = "up|gate", [SWIGLU_UNGATED] = "ungated"};
-    info->layout_name = names[info->layout];
-    info->d_in = (size_t)up.cols, info->d_ff = (size_t)down.cols, info->d_out = (size_t)down.rows;
+    const long g = layer->tensor[SWIGLU_ROLE_GATE], u = layer->tensor[SWIGLU_ROLE_UP], d = layer->tensor[SWIGLU_ROLE_DOWN];
+    const bool by_name = layer_is_named_packed(layer), has_first = u >= 0 || by_name;
+    info->kind = g >= 0 ? "gated" : u < 0 && d < 0 ? "unknown" : "plain";
+    if (by_name && u >= 0) {
+        layer_leave(layer, "tensor %.80s stands beside %.80s, which holds up as well", layer_tensor_name(c, u),
+                    layer_tensor_name(c, g));
+        return SWIGLU_OK;
+    }
+    if (g >= 0 && u >= 0 && (gate.rows != up.rows || gate.cols != up.cols))
+        return layer_bad(c, u, "%.80s rows %llu, %.80s rows %llu; columns %llu and %llu: must be equal",
+                         layer_tensor_name(c, u), (ull)up.rows, layer_tensor_name(c, g), (ull)gate.rows, (ull)up.cols,
+                         (ull)gate.cols);
+    if (!has_first) layer_missing(c, SWIGLU_ROLE_UP);
+    if (d < 0) layer_missing(c, SWIGLU_ROLE_DOWN);
+    if (!has_first || d < 0) return SWIGLU_OK;
+    const struct layer_widths first = by_name ? gate : up;
+    TRY(layer_is_packed(c, first, down, &packed));
+    layer_set_layout(layer, packed);
+    info->d_in = (size_t)first.cols, info->d_ff = (size_t)down.cols, info->d_out = (size_t)down.rows;
     return SWIGLU_OK;
 }
 
@@ -147,7 +179,7 @@ static void layer_check_form(const struct layer_case *c) {
     if (!family) {
         if (packed)
             layer_leave(layer, "%s: which half of %.80s is the gate is unknown", c->rules->unknown,
-                        layer_tensor_name(c, layer->tensor[SWIGLU_ROLE_UP]));
+                        layer_tensor_name(c, layer->tensor[SWIGLU_ROLE_GATE]));
         return;
     }
     static const char *const shape[] = {[SWIGLU_FORM_GATED] = "gated", [SWIGLU_FORM_PACKED] = "gated",
@@ -181,7 +213,7 @@ static enum swiglu_status layer_check_widths(const struct layer_case *c) {
     const struct swiglu_model_block_info *info = &c->layer->info;
     const struct swiglu_family *family = c->rules->family;
     if (!family) return SWIGLU_OK;
-    TRY(layer_check_width(c, &c->facts.d_model, false, info->d_in, SWIGLU_ROLE_UP));
+    TRY(layer_check_width(c, &c->facts.d_model, false, info->d_in, layer_first(c->layer)));
     TRY(layer_check_width(c, &c->facts.d_model, false, info->d_out, SWIGLU_ROLE_DOWN));
     if (info->expert != SWIGLU_EXPERT_NONE) return SWIGLU_OK; /* the hidden width is that of dense blocks */
     return layer_check_width(c, &c->facts.d_ff, family->extra == SWIGLU_HALF, info->d_ff, SWIGLU_ROLE_DOWN);
@@ -234,7 +266,7 @@ static enum swiglu_status layer_check_promises(const struct layer_case *c) {
     if (c->layer->info.expert != SWIGLU_EXPERT_NONE) return SWIGLU_OK; /* they speak of dense blocks */
     if (gate->known && gate->there != gated)
         return layer_broken(c, gate, "tensor %.80s is that of a block %s a gate",
-                            layer_tensor_name(c, t[SWIGLU_ROLE_UP]), gated ? "with" : "without");
+                            layer_tensor_name(c, t[layer_first(c->layer)]), gated ? "with" : "without");
     for (int r = SWIGLU_ROLE_GATE; biases->known && r <= SWIGLU_ROLE_DOWN; r++) {
         const long bias = t[r + SWIGLU_ROLE_GATE_BIAS - SWIGLU_ROLE_GATE];
         if (t[r] >= 0 && biases->there && bias < 0)
@@ -326,11 +358,8 @@ static long layer_usable_norm(const struct layer_case *c) {
 static void layer_indices(const struct layer_case *c) {
     struct swiglu_model_block_info *info = &c->layer->info;
     const long *t = c->layer->tensor;
-    const bool packed = info->layout == SWIGLU_GATE_UP || info->layout == SWIGLU_UP_GATE;
-    info->gate = packed ? t[SWIGLU_ROLE_UP] : t[SWIGLU_ROLE_GATE];
-    info->up = packed ? -1 : t[SWIGLU_ROLE_UP];
-    info->gate_bias = packed ? t[SWIGLU_ROLE_UP_BIAS] : t[SWIGLU_ROLE_GATE_BIAS];
-    info->up_bias = packed ? -1 : t[SWIGLU_ROLE_UP_BIAS];
+    info->gate = t[SWIGLU_ROLE_GATE], info->gate_bias = t[SWIGLU_ROLE_GATE_BIAS];
+    info->up = t[SWIGLU_ROLE_UP], info->up_bias = t[SWIGLU_ROLE_UP_BIAS];
     info->down = t[SWIGLU_ROLE_DOWN], info->down_bias = t[SWIGLU_ROLE_DOWN_BIAS];
     info->norm = layer_usable_norm(c);
     info->in_out = c->rules->in_out;

@@ -4,14 +4,14 @@
 #include <math.h>
 
 #include "dtype/dtype.h"
-#include "io/convert.h"
+#include "io/checkpoint.h"
 
 typedef unsigned long long ull;
 
 /* "FILE: tensor NAME value N: V what TYPE" */
 static enum swiglu_status retype_refuse(const struct swiglu_retype *r, uint64_t at, size_t i, const char *what,
                                         struct swiglu_error *error) {
-    const struct swiglu_catalog *catalog = swiglu_model_catalog(r->model);
+    const struct swiglu_catalog *catalog = &r->model->catalog;
     const struct swiglu_tensor *t = &catalog->tensors[r->tensor];
     const struct swiglu_dtype_row *from = swiglu_dtype_find(r->from);
     return swiglu_catalog_fail(catalog, t->file, error, SWIGLU_E_UNSUPPORTED,
@@ -49,7 +49,7 @@ void swiglu_retype_report(const struct swiglu_retype *r, const struct swiglu_con
     struct swiglu_converted c = {.struct_size = sizeof c, .from = r->from, .to = r->to, .n = r->n,
                                  .largest_error = r->largest_error};
     if (!options->converted) return;
-    c.name = swiglu_names_at(&swiglu_model_catalog(r->model)->names, r->tensor);
+    c.name = swiglu_names_at(&r->model->catalog.names, r->tensor);
     c.relative_error = r->squares > 0 ? sqrt(r->error_squares / r->squares) : 0;
     options->converted(options->progress_ctx, &c);
 }

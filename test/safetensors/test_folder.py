@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import subprocess
 
 import numpy as np
@@ -237,7 +238,7 @@ def test_shard_truncated_before_use(folder):
         with pytest.raises(capi.Failure) as failure:
             model.prepare(0)
         assert failure.value.status == capi.E_READ
-        assert SECOND in failure.value.text and "changed since it was opened" in failure.value.text
+        assert SECOND in failure.value.text and re.search("changed since it was opened|short read", failure.value.text)
 
 
 def test_index_of_many_tensors(tmp_path):

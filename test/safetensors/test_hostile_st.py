@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hostile safetensors files: each is refused by name, or accepted, quickly and in little memory, and never a crash."""
 import os
+import re
 
 import numpy as np
 import pytest
@@ -187,7 +188,7 @@ def test_truncated_before_use(write):
         os.truncate(path, 4096)
         with pytest.raises(capi.Failure) as failure:
             model.prepare(0)
-        assert failure.value.status == capi.E_READ and "changed since it was opened" in failure.value.text
+        assert failure.value.status == capi.E_READ and re.search("changed since it was opened|short read", failure.value.text)
 
 
 def test_rewritten_while_parsing(write):
