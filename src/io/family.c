@@ -15,13 +15,22 @@ static const struct swiglu_hf_family hf_families[] = {
     {{type, activation, SWIGLU_FORM_##form, SWIGLU_EITHER, SWIGLU_##extra, left_out}, key, SWIGLU_SCHEME_##scheme, \
      in_out, {__VA_ARGS__}},
 #include "io/hf_family.def"
-#undef FAMILY
 };
 
 const struct swiglu_family *swiglu_family_find(const char *architecture) {
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
         if (!strcmp(families[i].architecture, architecture)) return &families[i];
     return NULL;
+}
+
+bool swiglu_hf_is_stacked(const char *model_type) {
+    static const char *const types[] = {
+#define STACKED(type) type,
+#include "io/hf_family.def"
+    };
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (!strcmp(types[i], model_type)) return true;
+    return false;
 }
 
 const struct swiglu_hf_family *swiglu_hf_family_at(size_t i) {

@@ -40,6 +40,9 @@ struct swiglu_hf_family {
     const char *norms[SWIGLU_HF_NORMS]; /* names of the norm before the block, by preference */
 };
 
+/* Whether its tensor of all experts is known to be [experts, out, in]. */
+bool swiglu_hf_is_stacked(const char *model_type);
+
 /* Row i of the table, NULL after the last. */
 const struct swiglu_hf_family *swiglu_hf_family_at(size_t i);
 

@@ -15,16 +15,29 @@ static const struct hf_name hf_names[] = {
 };
 enum { N_NAMES = sizeof hf_names / sizeof hf_names[0] };
 
-/* What stands before the layer's number where it is a layer of the language model itself (or of the only model). Of
- * several in one file the first of this list counts. */
 static const char *const hf_prefixes[] = {
-    "model.layers.", "model.language_model.layers.", "language_model.model.layers.", "language_model.layers.",
-    "layers.", "transformer.h.", "h.", "gpt_neox.layers.", "model.decoder.layers.", "decoder.layers.",
-    "model.transformer.blocks.", "transformer.blocks.", "transformer.encoder.layers.", "transformer.layers.",
-    "backbone.layers.", "encoder.layer.", "dinov2.encoder.layer.", "dinov2_with_registers.encoder.layer.",
-    "bert.encoder.layer.", "blocks.",
+#define PREFIX(text) text,
+#include "io/hf_name.def"
 };
 enum { N_PREFIXES = sizeof hf_prefixes / sizeof hf_prefixes[0] };
+
+enum hf_place { HF_STARTS, HF_HOLDS };
+static const struct { enum hf_place how; const char *text; } hf_words[] = {
+#define WORD(how, text) {HF_##how, text},
+#include "io/hf_name.def"
+};
+
+enum hf_who { HF_EACH, HF_SHARED };
+static const struct hf_group { const char *start; enum hf_who who; enum swiglu_scheme scheme; } hf_groups[] = {
+#define GROUP(start, who, scheme) {start, HF_##who, SWIGLU_SCHEME_##scheme},
+#include "io/hf_name.def"
+};
+
+/* The names follow the group's start, and the expert's number. */
+static const struct hf_name hf_experts[] = {
+#define EXPERT(scheme, name, role, pack) {SWIGLU_SCHEME_##scheme, name, SWIGLU_ROLE_##role, SWIGLU_PACK_##pack},
+#include "io/hf_name.def"
+};
 
 /* ---- names ---- */
 
@@ -35,17 +48,18 @@ static bool hf_is(const char *rest, const char *base, const char *suffix) {
 
 /* Whether a tensor that has no known name still belongs to a feed-forward block. */
 static bool hf_in_block(const char *rest) {
-    static const char *const words[] = {"mlp.", "feed_forward.", "ffn.", "block_sparse_moe.", "moe.", "mixer.experts.",
-                                        "fc1.", "fc2.", "ff_proj.", "ff_out.", "intermediate.dense.", "output.dense.",
-                                        "shared_mlp.", "shared_expert"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (swiglu_starts(rest, words[i])) return true;
-    return strstr(rest, ".experts.") || strstr(rest, "DenseReluDense.") || strstr(rest, ".mlp.");
+    for (size_t i = 0; i < sizeof hf_words / sizeof hf_words[0]; i++)
+        if (hf_words[i].how == HF_STARTS ? swiglu_starts(rest, hf_words[i].text) : strstr(rest, hf_words[i].text) != NULL)
+            return true;
+    return false;
 }
 
 /* The component that numbers the layer: the first number behind one of these words. NULL: the tensor is in no layer. */
 static const char *hf_digits(const char *name) {
-    static const char *const words[] = {"layers", "layer", "h", "blocks", "block"};
+    static const char *const words[] = {
+#define NUMBERED(word) word,
+#include "io/hf_name.def"
+    };
     for (const char *at = name, *dot; (dot = strchr(at, '.')); at = dot + 1) {
         if (dot[1] < '0' || dot[1] > '9') continue;
         for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
@@ -102,43 +116,26 @@ static void hf_add(const void *ctx, struct swiglu_layer *layer, const struct swi
     if (name->counts) swiglu_layer_add_oddity(layer, hf_oddity(name->rest), tensor);
 }
 
-/* Model types whose tensor of all experts is [experts, out, in], the gate first (transformers 5). */
-static bool hf_stacks_rows(const struct swiglu_hf_naming *naming) {
-    static const char *const types[] = {"deepseek_v2", "deepseek_v3", "glm4_moe", "mixtral", "olmoe", "qwen2_moe",
-                                        "qwen3_moe"};
-    for (size_t i = 0; naming->family && i < sizeof types / sizeof types[0]; i++)
-        if (!strcmp(naming->family->family.architecture, types[i])) return true;
-    return false;
-}
-
 static void hf_expert(const void *ctx, const char *rest, struct swiglu_expert_part *part) {
-    static const struct { const char *start; bool shared; } groups[] = {
-        {"mlp.experts.", false}, {"block_sparse_moe.experts.", false}, {"mlp.shared_expert.", true},
-        {"mlp.shared_experts.", true},
-    };
-    static const struct { const char *name; enum swiglu_role role; enum swiglu_pack pack; bool mixtral; } matrices[] = {
-        {"gate_proj", SWIGLU_ROLE_GATE, SWIGLU_PACK_NEVER, false},
-        {"up_proj", SWIGLU_ROLE_UP, SWIGLU_PACK_NEVER, false},
-        {"down_proj", SWIGLU_ROLE_DOWN, SWIGLU_PACK_NEVER, false}, {"w1", SWIGLU_ROLE_GATE, SWIGLU_PACK_NEVER, true},
-        {"w3", SWIGLU_ROLE_UP, SWIGLU_PACK_NEVER, true}, {"w2", SWIGLU_ROLE_DOWN, SWIGLU_PACK_NEVER, true},
-        {"gate_up_proj", SWIGLU_ROLE_GATE, SWIGLU_PACK_GATE_UP, false},
-    };
-    const bool mixtral = swiglu_starts(rest, "block_sparse_moe.");
-    size_t g = 0;
-    while (g < sizeof groups / sizeof groups[0] && !swiglu_starts(rest, groups[g].start)) g++;
-    if (g == sizeof groups / sizeof groups[0]) return;
-    const char *after = rest + strlen(groups[g].start);
-    bool one = groups[g].shared;
+    const struct swiglu_hf_naming *naming = ctx;
+    const struct hf_group *group = hf_groups, *end = hf_groups + sizeof hf_groups / sizeof hf_groups[0];
+    while (group < end && !swiglu_starts(rest, group->start)) group++;
+    if (group == end) return;
+    const char *after = rest + strlen(group->start);
+    bool one = group->who == HF_SHARED;
     part->kind = SWIGLU_PART_STRANGE;
     if (one) {
         part->expert = SWIGLU_EXPERT_SHARED;
     } else {
         one = swiglu_expert_number(after, part, &after);
     }
-    for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++) {
-        const bool stack = !one && !mixtral && hf_is(after, matrices[i].name, "") && hf_stacks_rows(ctx);
-        if (matrices[i].mixtral != mixtral || !(stack || (one && hf_is(after, matrices[i].name, ".weight")))) continue;
-        part->role = matrices[i].role, part->pack = matrices[i].pack;
+    const bool stacked = !one && naming->family && swiglu_hf_is_stacked(naming->family->family.architecture) &&
+                         group->scheme == SWIGLU_SCHEME_PROJ;
+    for (size_t i = 0; i < sizeof hf_experts / sizeof hf_experts[0]; i++) {
+        const struct hf_name *n = &hf_experts[i];
+        if (n->scheme != group->scheme || !((stacked && hf_is(after, n->base, "")) || (one && hf_is(after, n->base, ".weight"))))
+            continue;
+        part->role = n->role, part->pack = n->pack;
         part->kind = one ? SWIGLU_PART_ONE : SWIGLU_PART_STACK;
     }
 }
