@@ -202,7 +202,9 @@ SWIGLU_API void swiglu_desc_init(struct swiglu_desc *desc);
 enum swiglu_compute {
     SWIGLU_COMPUTE_AUTO = 0, /* by weight dtype, per product: bf16 -> bf16; f32, f16, quantised -> f32 */
     SWIGLU_COMPUTE_F32 = 1,
-    SWIGLU_COMPUTE_BF16 = 2
+    SWIGLU_COMPUTE_BF16 = 2,
+    SWIGLU_COMPUTE_INT8 = 3  /* block formats only: rows become 8-bit integers with a scale per 32. The reference evaluates
+                                it; a block of this version does not (E_UNSUPPORTED) */
 };
 
 enum swiglu_isa { /* bits of a mask; a table is used when the CPU can run it and its bit is set */

@@ -209,13 +209,14 @@ enum swiglu_status swiglu_reference_run(const struct swiglu_desc *desc, size_t m
     TRY(swiglu_desc_check(desc, &checked, error));
     REQUIRE(swiglu_struct_in(&full, sizeof full, out) == SWIGLU_OK && full.y, SWIGLU_E_ARGUMENT,
             "reference: NULL, a bad struct_size, or no y");
-    REQUIRE(full.compute >= SWIGLU_COMPUTE_AUTO && full.compute <= SWIGLU_COMPUTE_BF16, SWIGLU_E_ARGUMENT,
+    REQUIRE(swiglu_compute_known(full.compute), SWIGLU_E_ARGUMENT,
             "reference: compute %d is unknown", full.compute);
     REQUIRE(swiglu_dtype_is_float(full.y_dtype), SWIGLU_E_ARGUMENT, "reference: y dtype %d is not f32, f16 or bf16",
             full.y_dtype);
     const enum swiglu_status fits = swiglu_rows_check(&x, m, checked.d_in, &span);
     REQUIRE(fits == SWIGLU_OK, fits, "reference: x (dtype %d, stride %zu) does not fit %zu rows of %zu", x.dtype, x.ld_elems, m,
             checked.d_in);
+    TRY(swiglu_desc_compute_check(&checked, full.compute, error));
     if (m == 0 || (checked.d_out == 0 && !full.hidden && !full.hidden_bound)) return SWIGLU_OK;
     REQUIRE(!swiglu_desc_has_heads(&checked), SWIGLU_E_UNSUPPORTED, "reference: a head is for a training step only");
     enter_default(&caller);
@@ -251,8 +252,8 @@ enum swiglu_status swiglu_level_query(size_t i, struct swiglu_level_info *info) 
 
 enum swiglu_status swiglu_kernel_query(int weight_dtype, int compute, uint64_t isa_mask, const char **kernel,
                                        const char **why) {
-    if (compute < SWIGLU_COMPUTE_AUTO || compute > SWIGLU_COMPUTE_BF16) return SWIGLU_E_ARGUMENT;
-    if (!swiglu_dtype_find(weight_dtype)) return SWIGLU_E_UNSUPPORTED;
+    if (!swiglu_compute_known(compute)) return SWIGLU_E_ARGUMENT;
+    if (!swiglu_dtype_find(weight_dtype) || compute == SWIGLU_COMPUTE_INT8) return SWIGLU_E_UNSUPPORTED;
     const int resolved = swiglu_compute_resolve(compute, weight_dtype, weight_dtype);
     const struct swiglu_need need = swiglu_kern_need(resolved, weight_dtype, weight_dtype);
     const struct swiglu_kern *kern = swiglu_kern_select(isa_mask, &need, 1);

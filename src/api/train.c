@@ -33,6 +33,7 @@ static enum swiglu_status open_step(const struct swiglu_desc *desc, const struct
     if (!is_raw(gate) || !is_raw(up) || !is_raw(&checked->down)) return SWIGLU_E_UNSUPPORTED;
     for (int i = 0; i < 3; i++)
         if (!is_raw(swiglu_desc_trained(checked, i))) return SWIGLU_E_UNSUPPORTED;
+    TRY(swiglu_desc_compute_check(checked, chosen.compute, error));
     *step = (struct swiglu_step){.desc = checked, .m = m, .flags = flags};
     step->compute_first = swiglu_compute_resolve(chosen.compute, gate->dtype, up->dtype);
     step->compute_down = swiglu_compute_resolve(chosen.compute, checked->down.dtype, checked->down.dtype);

@@ -34,6 +34,13 @@ int swiglu_compute_resolve(int compute, int dtype_a, int dtype_b) {
     return dtype_a == SWIGLU_BF16 && dtype_b == SWIGLU_BF16 ? SWIGLU_COMPUTE_BF16 : SWIGLU_COMPUTE_F32;
 }
 
+enum swiglu_status swiglu_compute_check(int compute, int dtype, const char *name, struct swiglu_error *error) {
+    const struct swiglu_dtype_row *t = swiglu_dtype_find(dtype);
+    REQUIRE(compute != SWIGLU_COMPUTE_INT8 || t->part, SWIGLU_E_UNSUPPORTED,
+            "%s: int8 compute takes block formats only, not %s; auto chooses for each product", name, t->name);
+    return SWIGLU_OK;
+}
+
 static size_t bytes_of(const struct swiglu_matrix *m, size_t elems) {
     const struct swiglu_dtype_row *t = swiglu_dtype_find(m->dtype);
     return elems / t->block_elems * t->block_bytes;

@@ -29,6 +29,13 @@ static inline size_t swiglu_float_bytes(int dtype) { return dtype == SWIGLU_F32 
  * Two different dtypes in one packed pair compute in f32 under auto. */
 int swiglu_compute_resolve(int compute, int dtype_a, int dtype_b);
 
+static inline int swiglu_compute_known(int compute) {
+    return compute >= SWIGLU_COMPUTE_AUTO && compute <= SWIGLU_COMPUTE_INT8;
+}
+
+/* E_UNSUPPORTED where nothing computes so with weights of this dtype; name says in the error which they are. */
+enum swiglu_status swiglu_compute_check(int compute, int dtype, const char *name, struct swiglu_error *error);
+
 /* Bytes of one stored row of a matrix, and from one stored row to the next (ld_elems already filled in). */
 size_t swiglu_matrix_row_bytes(const struct swiglu_matrix *m);
 size_t swiglu_matrix_ld_bytes(const struct swiglu_matrix *m);

@@ -118,13 +118,19 @@ enum swiglu_status swiglu_desc_check(const struct swiglu_desc *in, struct swiglu
     return check_bias(&out->down_bias, "down", error);
 }
 
+enum swiglu_status swiglu_desc_compute_check(const struct swiglu_desc *d, int compute, struct swiglu_error *error) {
+    if (d->layout != SWIGLU_UNGATED) TRY(swiglu_compute_check(compute, d->gate.dtype, "gate", error));
+    if (!swiglu_desc_is_packed(d)) TRY(swiglu_compute_check(compute, d->up.dtype, "up", error));
+    return swiglu_compute_check(compute, d->down.dtype, "down", error);
+}
+
 enum swiglu_status swiglu_options_check(const struct swiglu_options *in, struct swiglu_options *out,
                                         struct swiglu_error *error) {
     *out = (struct swiglu_options){.struct_size = sizeof *out};
     if (!in) return SWIGLU_OK;
     REQUIRE(swiglu_struct_in(out, sizeof *out, in) == SWIGLU_OK, SWIGLU_E_ARGUMENT, "options: a bad struct_size");
     REQUIRE(!out->parts, SWIGLU_E_ARGUMENT, "options.parts %d: reserved, 0", out->parts);
-    REQUIRE(out->compute >= SWIGLU_COMPUTE_AUTO && out->compute <= SWIGLU_COMPUTE_BF16, SWIGLU_E_ARGUMENT,
+    REQUIRE(swiglu_compute_known(out->compute), SWIGLU_E_ARGUMENT,
             "options.compute %d is unknown", out->compute);
     return SWIGLU_OK;
 }

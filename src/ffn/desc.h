@@ -10,6 +10,9 @@
 /* Copies a caller's description and options with defaults filled in (ld_elems, bias dtypes), or says what is wrong with
  * them. Afterwards: widths, strides and dtypes fit together, no size overflows, unused matrices are empty. */
 enum swiglu_status swiglu_desc_check(const struct swiglu_desc *in, struct swiglu_desc *out, struct swiglu_error *error);
+/* E_UNSUPPORTED where the compute does not take the weights of a product. */
+enum swiglu_status swiglu_desc_compute_check(const struct swiglu_desc *desc, int compute, struct swiglu_error *error);
+
 enum swiglu_status swiglu_options_check(const struct swiglu_options *in, struct swiglu_options *out,
                                         struct swiglu_error *error);
 

@@ -42,6 +42,8 @@ static enum swiglu_status pack_all(struct swiglu_block *b, const struct swiglu_d
 enum swiglu_status swiglu_block_prepare(const struct swiglu_desc *desc, const struct swiglu_options *options,
                                         struct swiglu_block **block, struct swiglu_error *error) {
     REQUIRE(!swiglu_desc_has_heads(desc), SWIGLU_E_UNSUPPORTED, "a head: only a training step reads it");
+    TRY(swiglu_desc_compute_check(desc, options->compute, error));
+    REQUIRE(options->compute != SWIGLU_COMPUTE_INT8, SWIGLU_E_UNSUPPORTED, "int8 compute: this version has no kernels for it");
     const int gated = desc->layout != SWIGLU_UNGATED;
     struct swiglu_half halves[2];
     const int n_halves = swiglu_desc_halves(desc, halves);

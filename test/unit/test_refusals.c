@@ -86,8 +86,10 @@ static int watch(void *ctx, uint64_t done, uint64_t total) {
 static void options_are_checked(void **state) {
     (void)state;
     uint64_t seen[2] = {0, 0};
-    struct swiglu_options options = {.struct_size = sizeof options, .compute = 3};
+    struct swiglu_options options = {.struct_size = sizeof options, .compute = 4};
     refused(&good.desc, &options, SWIGLU_E_ARGUMENT, "compute");
+    options.compute = SWIGLU_COMPUTE_INT8;
+    refused(&good.desc, &options, SWIGLU_E_UNSUPPORTED, "gate: int8 compute takes block formats only, not f32");
     options = (struct swiglu_options){.struct_size = sizeof options, .isa_mask = (uint64_t)1 << 40};
     refused(&good.desc, &options, SWIGLU_E_HARDWARE, "mask");
     options = (struct swiglu_options){.struct_size = 2};

@@ -27,7 +27,7 @@ KINDS = {
 }  # fmt: skip
 
 LAYOUTS = {"separate": 0, "gate_up": 1, "up_gate": 2, "interleaved": 3, "ungated": 4}
-COMPUTES = {"auto": 0, "f32": 1, "bf16": 2}
+COMPUTES = {"auto": 0, "f32": 1, "bf16": 2, "int8": 3}
 COMPUTE_NAMES = {number: name for name, number in COMPUTES.items()}
 PARTS = {"gate": 0, "up": 1, "down": 2}
 WIDTH_RULES = {"none": 0, "up": 1, "nearest": 2}
