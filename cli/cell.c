@@ -3,18 +3,16 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli.h"
 #include "noise.h"
+#include "quantile.h"
 #include "training.h"
 
-enum { N_PROBES = CLI_REPETITIONS + 1, ATTEMPTS = 3 };
 #define PROBE_SECONDS 0.02
 #define WARM_UP_SECONDS 0.05
 #define REPETITION_SECONDS 0.02
-#define NOISY_RANGE 0.08
-#define VOID_SHARE 1.05
+#define MOST_SHARE 1.05
 
 /* The same block several times, so that a run finds its weights in memory and not in a cache. */
 struct copies {
@@ -98,56 +96,43 @@ static size_t runs_per_repetition(struct copies *copies, const struct cli_machin
     return by_time > copies->n || copies->n == 1 ? by_time : copies->n;
 }
 
-/* How much the probes themselves varied, of the limit that decides: (90 % - 10 %) / median. */
-static double probe_range(const struct cli_cost *cost, const struct swiglu_limits *probes, int by_flops) {
-    double rates[N_PROBES];
-    for (int i = 0; i < N_PROBES; i++)
-        rates[i] = by_flops ? cli_cost_bound(cost, &probes[i]).peak_flops : probes[i].read_bytes;
-    double spread = cli_quantile(rates, N_PROBES, 0.9) - cli_quantile(rates, N_PROBES, 0.1);
-    return spread / cli_quantile(rates, N_PROBES, 0.5);
-}
+struct pairs {
+    double seconds[CLI_MOST_PAIRS], shares[CLI_MOST_PAIRS], peaks[CLI_MOST_PAIRS], reads[CLI_MOST_PAIRS];
+    size_t n, n_by_flops;
+};
 
-static void attempt(struct cli_machine *machine, struct copies *copies, struct cli_figures *f) {
-    enum { N = CLI_REPETITIONS };
-    struct swiglu_limits probes[N_PROBES];
-    double seconds[N], shares[N], peaks[N], reads[N];
-    const struct cli_cost *cost = &copies->cost;
-    size_t n_runs = runs_per_repetition(copies, machine);
-    cli_machine_probe(machine, PROBE_SECONDS, &probes[0]);
-    for (int i = 0; i < N; i++) {
-        if (!f->cold) run_next(copies, machine, 1); /* the probe has filled the caches with its own bytes */
-        seconds[i] = run_next(copies, machine, n_runs) / (double)n_runs;
-        cli_machine_probe(machine, PROBE_SECONDS, &probes[i + 1]);
-        struct swiglu_limits limits = cli_machine_limits(machine, &probes[i], &probes[i + 1]);
-        struct cli_bound bound = cli_cost_bound(cost, &limits);
-        shares[i] = bound.seconds / seconds[i];
-        peaks[i] = bound.peak_flops;
-        reads[i] = limits.read_bytes;
-        f->limit = bound.limit;
+/* More pairs, each a run between two probes: where a neighbour slows both, their ratio stays. */
+static void add_pairs(struct pairs *pairs, struct cli_machine *machine, struct copies *copies, int cold) {
+    struct swiglu_limits before, after;
+    const size_t n_runs = runs_per_repetition(copies, machine);
+    cli_machine_probe(machine, PROBE_SECONDS, &before);
+    for (int i = 0; i < CLI_PAIRS; i++, before = after) {
+        const size_t at = pairs->n++;
+        if (!cold) run_next(copies, machine, 1); /* the probe has filled the caches with its own bytes */
+        pairs->seconds[at] = run_next(copies, machine, n_runs) / (double)n_runs;
+        cli_machine_probe(machine, PROBE_SECONDS, &after);
+        const struct swiglu_limits limits = cli_machine_limits(&before, &after);
+        const struct cli_bound bound = cli_cost_bound(&copies->cost, &limits);
+        pairs->shares[at] = bound.seconds / pairs->seconds[at];
+        pairs->peaks[at] = bound.peak_flops;
+        pairs->reads[at] = limits.read_bytes;
+        pairs->n_by_flops += bound.by_flops;
     }
-    f->peak_flops = cli_quantile(peaks, N, 0.5);
-    f->read_bytes = cli_quantile(reads, N, 0.5);
-    f->probe_range = probe_range(cost, probes, !strcmp(f->limit, "flops"));
-    f->seconds = cli_quantile(seconds, N, 0.5);
-    f->seconds_p10 = cli_quantile(seconds, N, 0.1);
-    f->seconds_p90 = cli_quantile(seconds, N, 0.9);
-    f->share = cli_quantile(shares, N, 0.5);
-    f->share_p10 = cli_quantile(shares, N, 0.1);
-    f->share_p90 = cli_quantile(shares, N, 0.9);
-    f->outcome = f->probe_range > NOISY_RANGE ? CLI_NOISY : f->share > VOID_SHARE ? CLI_VOID : CLI_MEASURED;
 }
 
-static void raise_to(double *floor, double rate) {
-    if (rate > *floor) *floor = rate;
-}
-
-/* No limit lies below a rate that was reached: later cells see it. Warm reading is the cache's rate, not memory's. */
-static void raise_floor(struct cli_machine *machine, const struct cli_cost *cost, const struct cli_figures *f) {
-    struct swiglu_limits *floor = &machine->floor;
-    double flops = (cost->up + cost->down) / f->seconds, bytes = cost->bytes / f->seconds;
-    if (cost->compute_first == cost->compute_down)
-        raise_to(cost->compute_first == SWIGLU_COMPUTE_BF16 ? &floor->bf16_flops : &floor->f32_flops, flops);
-    if (f->cold) raise_to(&floor->read_bytes, bytes);
+static void conclude(struct pairs *pairs, struct cli_figures *f) {
+    const size_t n = f->n_pairs = pairs->n;
+    f->limit = 2 * pairs->n_by_flops >= n ? "flops" : "bandwidth";
+    f->peak_flops = cli_quantile(pairs->peaks, n, 0.5);
+    f->read_bytes = cli_quantile(pairs->reads, n, 0.5);
+    f->seconds = cli_quantile(pairs->seconds, n, 0.5);
+    f->seconds_p10 = cli_quantile(pairs->seconds, n, 0.1);
+    f->seconds_p90 = cli_quantile(pairs->seconds, n, 0.9);
+    f->share = cli_quantile(pairs->shares, n, 0.5);
+    f->share_p10 = cli_quantile(pairs->shares, n, 0.1);
+    f->share_p90 = cli_quantile(pairs->shares, n, 0.9);
+    f->uncertainty = cli_uncertainty(pairs->shares, n);
+    f->outcome = f->uncertainty > CLI_STABLE ? CLI_NOISY : f->share > MOST_SHARE ? CLI_ABOVE : CLI_MEASURED;
 }
 
 /* What such a block runs on; training widens raw weights, so that f16 computes with the kernels of f32. */
@@ -160,19 +145,22 @@ static struct cli_figures describe(const struct cli_machine *machine, const stru
     struct swiglu_block *block = cli_block_create(machine, &desc, cell->compute, "bench");
     cli_require(swiglu_block_query(block, &info), NULL, "bench");
     swiglu_block_destroy(block);
-    return (struct cli_figures){.outcome = CLI_NOISY, .compute = info.compute_first, .isa = info.isa,
+    return (struct cli_figures){.compute = info.compute_first, .isa = info.isa,
                                 .kernel_first = info.kernel_first, .kernel_down = info.kernel_down};
 }
 
 void cli_cell_measure(struct cli_machine *machine, const struct cli_cell *cell, struct cli_figures *figures) {
     struct copies copies;
+    struct pairs pairs = {.n = 0};
     float *x = cli_alloc(cell->m * cell->d, sizeof *x);
     cli_noise_fill(1, CLI_STREAM_X, 0, cell->m * cell->d, x);
     *figures = describe(machine, cell);
     open_copies(&copies, machine, cell, x, figures);
     figures->cold = copies.bytes > CLI_COLD_BYTES;
-    for (int i = 0; i < ATTEMPTS && figures->outcome != CLI_MEASURED; i++) attempt(machine, &copies, figures);
-    if (figures->outcome == CLI_MEASURED) raise_floor(machine, &copies.cost, figures);
+    do {
+        add_pairs(&pairs, machine, &copies, figures->cold);
+        conclude(&pairs, figures);
+    } while (figures->outcome != CLI_MEASURED && pairs.n < CLI_MOST_PAIRS);
     close_copies(&copies);
     free(x);
 }

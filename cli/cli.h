@@ -69,7 +69,7 @@ void cli_help(const struct cli_verb *verb);
 const char *cli_nearest(const char *word, const char *const *names);
 
 uint64_t cli_parse_count(const char *option, const char *text, uint64_t min, uint64_t max);
-/* "1,8,512": at most max values; the number of them. */
+/* "1,8,512", "1-32,64": at most max values; the number of them. */
 size_t cli_parse_counts(const char *option, const char *text, uint64_t min, uint64_t limit, size_t *values, size_t max);
 void cli_parse_shape(const char *text, size_t *d, size_t *f); /* "d,f" */
 /* The place of text in names (ends with NULL). */

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "machine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,19 +53,12 @@ void cli_machine_probe(struct cli_machine *machine, double seconds, struct swigl
                                limits), NULL, "measuring the machine");
 }
 
-static double largest(double a, double b, double c) {
-    double ab = a > b ? a : b;
-    return ab > c ? ab : c;
-}
-
-struct swiglu_limits cli_machine_limits(const struct cli_machine *machine, const struct swiglu_limits *before,
-                                        const struct swiglu_limits *after) {
-    const struct swiglu_limits *floor = &machine->floor;
+struct swiglu_limits cli_machine_limits(const struct swiglu_limits *before, const struct swiglu_limits *after) {
     return (struct swiglu_limits){
         .struct_size = sizeof(struct swiglu_limits),
-        .f32_flops = largest(before->f32_flops, after->f32_flops, floor->f32_flops),
-        .bf16_flops = largest(before->bf16_flops, after->bf16_flops, floor->bf16_flops),
-        .read_bytes = largest(before->read_bytes, after->read_bytes, floor->read_bytes),
+        .f32_flops = fmax(before->f32_flops, after->f32_flops),
+        .bf16_flops = fmax(before->bf16_flops, after->bf16_flops),
+        .read_bytes = fmax(before->read_bytes, after->read_bytes),
     };
 }
 
@@ -136,21 +130,12 @@ struct cli_bound cli_cost_bound(const struct cli_cost *cost, const struct swiglu
     double flops = cost->up + cost->down, arithmetic = cost->up / p_up + cost->down / p_down;
     double reading = cost->bytes / limits->read_bytes;
     int by_flops = arithmetic >= reading;
-    return (struct cli_bound){.seconds = by_flops ? arithmetic : reading, .limit = by_flops ? "flops" : "bandwidth",
-                              .flops = flops, .bytes = cost->bytes, .peak_flops = flops / arithmetic};
+    return (struct cli_bound){.seconds = by_flops ? arithmetic : reading, .by_flops = by_flops,
+                              .limit = by_flops ? "flops" : "bandwidth", .flops = flops, .bytes = cost->bytes,
+                              .peak_flops = flops / arithmetic};
 }
 
 struct cli_bound cli_job_bound(const struct cli_job *job, const struct swiglu_limits *limits) {
     struct cli_cost cost = cli_job_cost(job);
     return cli_cost_bound(&cost, limits);
-}
-
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double cli_quantile(double *values, size_t n, double fraction) {
-    qsort(values, n, sizeof *values, compare);
-    return values[(size_t)(fraction * (double)(n - 1) + 0.5)];
 }

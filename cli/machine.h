@@ -23,7 +23,6 @@ struct cli_machine {
     struct swiglu_runner runner;
     void *buffer;
     size_t buffer_bytes;
-    struct swiglu_limits floor; /* rates that a kernel reached in this process: no limit lies below */
 };
 
 void cli_machine_open(struct cli_machine *machine, unsigned n_threads, uint64_t isa_mask); /* n_threads 0: all usable */
@@ -31,10 +30,8 @@ void cli_machine_close(struct cli_machine *machine);
 /* The buffer for probing and evicting, once; 0 where there is no memory for it. They take one themselves, or fail. */
 int cli_machine_try_reserve(struct cli_machine *machine, size_t most_bytes);
 void cli_machine_probe(struct cli_machine *machine, double seconds, struct swiglu_limits *limits);
-/* The limits of what ran between two probes: the better of both, since a weak probe must not flatter, and no less than
- * the floor. */
-struct swiglu_limits cli_machine_limits(const struct cli_machine *machine, const struct swiglu_limits *before,
-                                        const struct swiglu_limits *after);
+/* The limits of what ran between two probes: the better of both, since a weak probe must not flatter. */
+struct swiglu_limits cli_machine_limits(const struct swiglu_limits *before, const struct swiglu_limits *after);
 void cli_machine_evict(struct cli_machine *machine); /* reads the buffer on every thread: caches hold nothing else */
 
 double cli_now(void); /* seconds of a clock that never steps */
@@ -58,6 +55,7 @@ void cli_job_close(struct cli_job *job);
 
 struct cli_bound {
     double seconds;    /* no faster under these limits */
+    int by_flops;
     const char *limit; /* "flops" or "bandwidth": the one that decides */
     double flops, bytes, peak_flops;
 };
@@ -71,7 +69,5 @@ struct cli_cost {
 struct cli_cost cli_job_cost(const struct cli_job *job);
 struct cli_bound cli_cost_bound(const struct cli_cost *cost, const struct swiglu_limits *limits);
 struct cli_bound cli_job_bound(const struct cli_job *job, const struct swiglu_limits *limits);
-/* The i-th of n values in ascending order, i = fraction * (n - 1) rounded; values are sorted in place. */
-double cli_quantile(double *values, size_t n, double fraction);
 
 #endif

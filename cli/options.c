@@ -130,16 +130,20 @@ size_t cli_parse_counts(const char *option, const char *text, uint64_t min, uint
                         size_t max) {
     const char *end = text;
     for (size_t n = 0;; end++) {
-        if (n == max) cli_fail(CLI_USAGE, "--%s %s: more than %zu values", option, text, max);
-        values[n++] = (size_t)parse_digits(option, end, &end, min, limit);
+        const uint64_t first = parse_digits(option, end, &end, min, limit);
+        const uint64_t last = *end == '-' ? parse_digits(option, end + 1, &end, min, limit) : first;
+        if (last < first) cli_fail(CLI_USAGE, "--%s %s: the range runs backwards", option, text);
+        if (last - first >= max - n) cli_fail(CLI_USAGE, "--%s %s: more than %zu values", option, text, max);
+        for (uint64_t value = first; value <= last; value++) values[n++] = (size_t)value;
         if (!*end) return n;
-        if (*end != ',') cli_fail(CLI_USAGE, "--%s %s: '%c' where a comma is expected", option, text, *end);
+        if (*end != ',')
+            cli_fail(CLI_USAGE, "--%s %s: '%c' where a comma or a range is expected", option, text, *end);
     }
 }
 
 void cli_parse_shape(const char *text, size_t *d, size_t *f) {
     size_t width[2];
-    if (cli_parse_counts("shape", text, 0, UINT32_MAX, width, 2) != 2)
+    if (strchr(text, '-') || cli_parse_counts("shape", text, 0, UINT32_MAX, width, 2) != 2)
         cli_fail(CLI_USAGE, "--shape %s: two widths are expected, such as 576,1536", text);
     *d = width[0];
     *f = width[1];

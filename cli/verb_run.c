@@ -16,6 +16,7 @@
 #include "machine.h"
 #include "noise.h"
 #include "npy.h"
+#include "quantile.h"
 
 struct run {
     const char *path, *layer_list, *input_path, *output_path, *activation;
@@ -200,7 +201,7 @@ static void time_block(struct run *run, const struct cli_job *job, struct result
     if (!run->probes) return;
     struct swiglu_limits after;
     cli_machine_probe(&run->machine, 0.02, &after);
-    struct swiglu_limits limits = cli_machine_limits(&run->machine, &run->before, &after);
+    struct swiglu_limits limits = cli_machine_limits(&run->before, &after);
     run->before = after;
     struct cli_bound bound = cli_job_bound(job, &limits);
     if (!(bound.flops > 0)) return; /* no rows or an empty width: there is no work to compare with a limit */

@@ -91,6 +91,12 @@ def test_version():
     (["bench", "--model", "tinyllama", "--shape", "8,8"], "exclude"),
     (["bench", "--dtype", "f32,"], "f32, bf16, f16"),
     (["bench", "--tokens", "1,,8"], "decimal number"),
+    (["bench", "--tokens", "8-1"], "backwards"),
+    (["bench", "--tokens", "1-"], "decimal number"),
+    (["bench", "--tokens", "1-300"], "more than 256"),
+    (["bench", "--tokens", "1-2-3"], "a comma or a range"),
+    (["bench", "--tokens", "1-18446744073709551615"], "outside 1 to"),
+    (["run", "--shape", "1-2"], "two widths"),
     (["cpu", "--jsn"], "did you mean --json?"),
     (["--version", "x"], "unexpected argument x"),
 ])
