@@ -21,7 +21,7 @@ SHAPES = {  # d, f, activation
 PEAKS = {"f32": "f32_flops", "bf16": "bf16_flops", "int8": "int8_ops"}  # of struct swiglu_limits
 COLD_ROWS, COLD_BYTES = 8, 256e6
 WARM_UP_SECONDS, SLOT_SECONDS, PROBE_SECONDS, SETTLE_SECONDS = 0.05, 0.02, 0.02, 0.01
-NOISY_RANGE, VOID_SHARE, ATTEMPTS = 0.08, 1.05, 3
+STABLE, MOST_SHARE, ATTEMPTS = 0.04, 1.05, 3
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,14 @@ def quantiles(values):
     return [float(v) for v in np.quantile(values, (0.5, 0.1, 0.9))]
 
 
+def uncertainty(values):
+    """How well values know their median, over it: half of what lies between the order statistics that enclose the true one
+    in about 95 of 100 cases."""
+    values, n = np.sort(values), len(values)
+    low = max(0, int(0.5 * n - 0.98 * n**0.5))
+    return float((values[n - 1 - low] - values[low]) / (2 * np.median(values)))
+
+
 def _limit_seconds(data, info, limits):
     """The time that arithmetic and reading need at least; gate, up and down share one compute here."""
     flops = getattr(limits, PEAKS[COMPUTE_NAMES[info.compute_first]])
@@ -166,8 +174,7 @@ def _attempt(cell, data, sides, machine, info, n_pairs):
     seconds, best = np.array(seconds), np.array(best)
     flops, reading = np.array(probes).T
     decides = flops if np.median(flops) >= np.median(reading) else reading
-    middle, low, high = quantiles(decides)
-    record = {"limit": "flops" if decides is flops else "bandwidth", "probe_range": (high - low) / middle,
+    record = {"limit": "flops" if decides is flops else "bandwidth",
               "peak_gflops": 1e-9 * data.operations / float(np.median(flops)),
               "read_gbs": 1e-9 * data.bytes / float(np.median(reading)), "pairs": n_pairs}
     for key, side, times in zip(("first", "second"), sides, seconds, strict=True):
@@ -175,8 +182,9 @@ def _attempt(cell, data, sides, machine, info, n_pairs):
         record[f"{key}_ms"], record[f"{key}_ms_p10"], record[f"{key}_ms_p90"] = quantiles(1e3 * times)
         record[f"{key}_share"], record[f"{key}_share_p10"], record[f"{key}_share_p90"] = quantiles(best / times)
     record["ratio"], record["ratio_p10"], record["ratio_p90"] = quantiles(seconds[1] / seconds[0])
-    void = max(record["first_share"], record["second_share"]) > VOID_SHARE
-    record["outcome"] = "noisy" if record["probe_range"] > NOISY_RANGE else "void" if void else "measured"
+    record["uncertainty"] = uncertainty(seconds[1] / seconds[0])
+    void = max(record["first_share"], record["second_share"]) > MOST_SHARE
+    record["outcome"] = "noisy" if record["uncertainty"] > STABLE else "void" if void else "measured"
     return record
 
 
@@ -245,8 +253,8 @@ def print_row(r):
         share = f"{r[key + '_share']:6.3f} {r[key + '_share_p10']:.3f}-{r[key + '_share_p90']:.3f}"
         return f"{r[key + '_ms']:9.4g} {share:<19}"
 
-    note = {"measured": "", "noisy": f"not measured: the limit varied by {r['probe_range']:.0%}",
-            "void": "void: a share above 1.05"}[r["outcome"]]
+    note = {"measured": "", "noisy": f"noisy: the ratio is known to {r['uncertainty']:.0%}; stop what else runs",
+            "void": "shares void: one above 1.05"}[r["outcome"]]
     peer = f"{r['second']} {r['peer_how']}" if "peer" in r else ""
     ratio = f"{r['ratio']:6.3f} {r['ratio_p10']:.3f}-{r['ratio_p90']:.3f}"
     print(f"{r['model']:<14} {r['tokens']:>5} {r['dtype']:<8} {r['threads']:>7} {r['state']:<5} {r['limit']:<9} "

@@ -133,7 +133,7 @@ def big_memory(most_bytes):
     """Bytes that are really there, a quarter of free memory between 256 MiB and most_bytes, on huge pages if possible."""
     quarter = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
     n_bytes = max(min(quarter, most_bytes), 256 << 20) // HUGE_PAGE * HUGE_PAGE
-    pages = mmap.mmap(-1, n_bytes + HUGE_PAGE)
+    pages = mmap.mmap(-1, n_bytes + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared ones stay small
     if hasattr(mmap, "MADV_HUGEPAGE"):
         pages.madvise(mmap.MADV_HUGEPAGE)
     memory = np.frombuffer(pages, np.uint8)
