@@ -21,7 +21,7 @@ from ..torch.recipe import TENSORS, Recipe, check_meta, evaluate, finish, obstac
 from .proof import Proof
 from .freed import FreedBlock, FreedWeight, fail, freed_parameters
 
-WITH_FREED = TENSORS | {FreedWeight}
+WITH_FREED = (*TENSORS, FreedWeight)
 
 
 @dataclasses.dataclass

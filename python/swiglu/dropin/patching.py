@@ -18,6 +18,7 @@ from torch import nn
 from ..torch import repack
 from ..torch.block import FusedBlock
 from ..torch.function import check_module, find_policy
+from ..torch.packed import memory_of
 from ..torch.recipe import Recipe, child_at, is_linear, obstacle, tensors
 from . import freed
 from .classes import WITH_FREED, Patched, State, subclass_of
@@ -133,6 +134,8 @@ class _Walk:
             check_tensors(module, state.recipe)  # it may have changed since it was patched
         except NotProven as error:
             return str(error)
+        if not all(memory_of(t) for t in tensors(module, state.recipe) if t.numel()):
+            return "its weights have no memory that could be packed"
         shared = any(self.uses[id(t)] > 1 for t in tensors(module, state.recipe))
         return "its weights are used by another module too" if shared else None
 

@@ -14,7 +14,7 @@ from .._c.library import check, lib
 from .._c.threads import workspace
 from .results import empty, give_back_scratch
 from .packed import find, forget_weight
-from .plan import DTYPES, Parts, as_rows, dtype_number, empty_result, give_back_plan, n_rows, take_plan
+from .plan import DTYPES, Parts, address, as_rows, dtype_number, empty_result, give_back_plan, n_rows, take_plan
 from .team import team
 
 
@@ -34,7 +34,7 @@ def _forward(x: Tensor, parts: Parts, activation: str, layout: str, compute: str
         plan.options_ref,
         m,
         flags,
-        abi.Rows(rows.data_ptr(), dtype, ld),
+        abi.Rows(address("x", rows), dtype, ld),
         abi.Rows(y.data_ptr(), dtype, 0),
         kept.data_ptr() if keep else None,
         workspace.reserve(work_bytes),
@@ -116,9 +116,9 @@ def ffn_backward(
         plan.options_ref,
         m,
         flags,
-        abi.Rows(x_rows.data_ptr(), DTYPES[x.dtype], x_ld),
-        abi.Rows(dy_rows.data_ptr(), dy_dtype, dy_ld),
-        None if kept is None else kept.data_ptr(),
+        abi.Rows(address("x", x_rows), DTYPES[x.dtype], x_ld),
+        abi.Rows(address("dy", dy_rows), dy_dtype, dy_ld),
+        None if kept is None else address("kept", kept),
         plan.grads_ref,
         workspace.reserve(work_bytes),
         runner.address,
@@ -143,7 +143,7 @@ def run_handle(handle: Handle, x: Tensor, d_out: int) -> Tensor:
     status = lib.swiglu_forward(
         handle.pointer,
         m,
-        abi.Rows(rows.data_ptr(), dtype, ld),
+        abi.Rows(address("x", rows), dtype, ld),
         abi.Rows(y.data_ptr(), dtype, 0),
         workspace.reserve(handle.work_bytes(m, runner.n_threads)),
         runner.address,
@@ -167,4 +167,6 @@ def ffn_packed(
 ) -> Tensor:
     parts: Parts = (gate, up, down, gate_bias, up_bias, down_bias)
     block = find(x, parts, activation, layout, compute)
+    if block is None:
+        return _forward(x, parts, activation, layout, compute, False)[0]
     return run_handle(block.handle, x, block.d_out)

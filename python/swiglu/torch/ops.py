@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from . import kernels
-from .plan import check_devices, check_shapes, dtype_number, empty_gradient, n_rows
+from .plan import NoMemory, check_devices, check_shapes, dtype_number, empty_gradient, n_rows
 
 _BLOCK = (
     "Tensor x, Tensor? gate, Tensor? up, Tensor down, Tensor? gate_bias, Tensor? up_bias, Tensor? down_bias,"
@@ -103,6 +103,15 @@ class _NoSecond(torch.autograd.Function):
         raise RuntimeError("swiglu: ffn has no second derivatives (its backward was run with create_graph=True)")
 
 
+def _backward(tensors: Sequence[Optional[Tensor]], config: tuple[Any, ...]) -> list[Tensor]:
+    if is_ordinary(tensors):
+        try:
+            return kernels.ffn_backward(*tensors, *config)  # type: ignore[arg-type]
+        except NoMemory:
+            pass
+    return ffn_backward(*tensors, *config)  # type: ignore[no-any-return]
+
+
 class _Differentiable(torch.autograd.Function):
     """Saves x, the weights and, with keep, what ffn_keep left; all as saved tensors, so that hooks, checkpoints and the
     check for changes in place work as for any operator. run is an operator or its kernel, config (activation, layout,
@@ -127,15 +136,14 @@ class _Differentiable(torch.autograd.Function):
         if dy is not None:
             *block, kept = ctx.saved_tensors
             tensors = (dy, kept, *block)
-            op: Any = kernels.ffn_backward if is_ordinary(tensors) else ffn_backward
             mask, places = _needs(ctx.needs_input_grad)
             config = (*ctx.config, mask, _wide(block))
             if torch.is_grad_enabled():  # create_graph
                 with torch.no_grad():
-                    gradients = op(*tensors, *config)
+                    gradients = _backward(tensors, config)
                 gradients = _NoSecond.apply(len(gradients), *gradients, *tensors)  # type: ignore[no-untyped-call]
             else:
-                gradients = op(*tensors, *config)
+                gradients = _backward(tensors, config)
             for place, gradient in zip(places, gradients):
                 result[place] = gradient
         return tuple(result)
@@ -214,6 +222,9 @@ def call(op: Any, block: Sequence[Optional[Tensor]], activation: str, layout: st
         check_devices(block[0], block[1:])  # type: ignore[arg-type]
         return op(*block, activation, layout, compute)
     run = _KERNELS[op]
-    if op is not ffn_packed and _wants_gradient(block):
-        return _Differentiable.apply(run, (activation, layout, compute), *block)  # type: ignore[no-untyped-call]
-    return run(*block, activation, layout, compute)
+    try:
+        if op is not ffn_packed and _wants_gradient(block):
+            return _Differentiable.apply(run, (activation, layout, compute), *block)  # type: ignore[no-untyped-call]
+        return run(*block, activation, layout, compute)
+    except NoMemory:  # a plain type may still stand for another tensor, which the dispatcher knows
+        return op(*block, activation, layout, compute)

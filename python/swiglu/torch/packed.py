@@ -5,22 +5,24 @@ A copy belongs to the memory of its weights, not to a module: it serves eager an
 never meet it, and it goes when the storage of one of its weights goes. Before each use these are compared: address, shape,
 strides, dtype and version counter of every weight and bias, and the bytes of sampled cache lines, because some writers
 (fused optimisers, .data, NumPy) leave the version counter as it was. A write behind the counter that misses every sampled
-line escapes; repack() is for that.
+line escapes; repack() is for that. Weights whose storage is emptied and filled again between calls (fully_shard does that)
+are not packed but read as they are.
 """
 
 from __future__ import annotations
 
 import ctypes
 import operator
+import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
 import torch
 from torch import Tensor
 
 from .._c.handle import Handle
-from .plan import DTYPES, Parts, Plan, check_shapes
+from .plan import DTYPES, NAMES, Parts, Plan, address, check_shapes
 
 LINE_BYTES = 64
 LINES = 16  # sampled per weight, 2 of them at its ends
@@ -52,34 +54,52 @@ def _sample_lines(part: Tensor) -> list[Any]:
     return [(ctypes.c_char * LINE_BYTES).from_address(part.data_ptr() + i * step) for i in range(LINES)]
 
 
+def memory_of(tensor: Tensor) -> int:
+    """Address of the storage; 0 where there is none to be had: wrapper subclasses (DTensor, torchao), fake, functional,
+    batched and sparse tensors, other devices."""
+    with torch._C.DisableTorchFunctionSubclass():
+        try:
+            return tensor.untyped_storage().data_ptr() if tensor.is_cpu else 0
+        except RuntimeError:
+            return 0
+
+
 class PackedBlock:
     """A packed copy with all that tells whether it is still true."""
 
     def __init__(self, x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> None:
         plan = Plan(x, parts, activation, layout, compute)
         self.config = (activation, layout, compute)
+        held = plan.point(parts)
         self._state = _state(parts)
         present = [part for part in parts if part is not None]
         self._lines = [line for part in present for line in _sample_lines(part)]
         self._samples = [line.raw for line in self._lines]
-        held = plan.point(parts)
         self.handle = Handle(plan.desc, plan.options)
         del held
         self.d_in, self.d_out = plan.d_in, plan.d_out
-        self.storages = frozenset(part.untyped_storage().data_ptr() for part in present)
+        self.storages = frozenset(memory_of(part) for part in present)
         self.places = tuple(part.data_ptr() for part in present)
         down, token = parts[2].data_ptr(), object()
         self.token = token  # in place of the block itself, which would hold itself
-        self._watches = [weakref.ref(part.untyped_storage(), lambda _: _discard(down, token)) for part in present]
+        self._watches = [
+            (weakref.ref(part.untyped_storage(), lambda _: _discard(down, token)), memory_of(part)) for part in present
+        ]
 
     def is_current(self, state: list[Any], config: tuple[str, str, str]) -> bool:
         return self._state == state and self.config == config and self._samples == [line.raw for line in self._lines]
+
+    def moved(self) -> list[Any]:
+        """Storages of its weights that live and are no longer where they were."""
+        storages = [(watch(), there) for watch, there in self._watches]
+        return [storage for storage, there in storages if storage is not None and storage.data_ptr() != there]
 
 
 # By the address of the down weight, which tells what an optimiser may change next. There are several where blocks share a
 # down weight, or one runs with and without autocast in turns.
 _blocks: dict[int, list[PackedBlock]] = {}
 _MOST_OF_ONE = 8  # copies with one down weight
+_packed_at: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # storage -> its address when it was packed
 
 
 def _discard(down: int, token: object) -> None:
@@ -90,8 +110,47 @@ def _discard(down: int, token: object) -> None:
         _blocks.pop(down, None)
 
 
-def find(x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> PackedBlock:
-    """The packed copy of these weights, made where there is none or it is stale; x fits it."""
+# Storages that are known to be emptied and filled again. One that does so unseen may come back where it was with its version
+# counter as it was, so a copy of it could be stale.
+_lent: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _drop_moved() -> None:
+    for down, blocks in list(_blocks.items()):
+        for block in blocks:
+            moved = block.moved()
+            if moved:
+                _lent.update(moved)
+                _discard(down, block.token)
+
+
+def _fully_sharded() -> Iterator[Any]:
+    """Storages that fully_shard fills before a forward and frees after it."""
+    known = sys.modules.get("torch.distributed._composable_state")
+    for reference in list(getattr(known, "_module_state_mapping", {}).values()):
+        state = reference()
+        groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+        for group in groups:
+            for parameter in getattr(group, "fsdp_params", ()):
+                for tensor in getattr(parameter, "all_gather_outputs", ()):
+                    yield tensor.untyped_storage()
+
+
+def _is_lent(parts: Parts) -> bool:
+    storages = [part.untyped_storage() for name, part in zip(NAMES, parts) if part is not None and address(name, part)]
+    for storage in storages:
+        if storage in _lent:
+            return True
+        if _packed_at.get(storage, storage.data_ptr()) != storage.data_ptr():
+            _drop_moved()
+            return True
+    _lent.update(_fully_sharded())
+    return any(storage in _lent for storage in storages)
+
+
+def find(x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> Optional[PackedBlock]:
+    """The packed copy of these weights, made where there is none or it is stale; x fits it. None where they are not to be
+    packed."""
     config = (activation, layout, compute)
     try:
         down, state = parts[2].data_ptr(), _state(parts)
@@ -103,7 +162,12 @@ def find(x: Tensor, parts: Parts, activation: str, layout: str, compute: str) ->
             if x.dim() == 0 or x.shape[-1] != block.d_in or x.dtype not in DTYPES or x.layout is not torch.strided:
                 check_shapes(x, parts, layout)
             return block
+    if _is_lent(parts):
+        return None
     made = PackedBlock(x, parts, activation, layout, compute)
+    for part in parts:
+        if part is not None:
+            _packed_at[part.untyped_storage()] = part.untyped_storage().data_ptr()
     others = [b for b in _blocks.get(down, ()) if (b.config, b.places) != (made.config, made.places)]
     _blocks[down] = [*others[1 - _MOST_OF_ONE :], made]
     return made
@@ -113,6 +177,9 @@ def forget_weight(down: Tensor) -> None:
     """Drops the packed copy of the block with this down weight: it is used with gradients, so an optimiser may follow."""
     if _blocks:
         _blocks.pop(down.data_ptr(), None)
+        at = memory_of(down)
+        if at and _packed_at.get(down.untyped_storage(), at) != at:
+            _drop_moved()
 
 
 def forget(module: torch.nn.Module) -> None:
@@ -120,7 +187,8 @@ def forget(module: torch.nn.Module) -> None:
     if not _blocks:
         return
     tensors = [*module.parameters(), *module.buffers()]
-    storages = {t.untyped_storage().data_ptr() for t in tensors if t.device.type == "cpu"} - {0}
+    storages = {memory_of(t) for t in tensors} - {0}
+    _drop_moved()
     for down, blocks in list(_blocks.items()):
         if any(not storages.isdisjoint(block.storages) for block in blocks):
             _blocks.pop(down, None)

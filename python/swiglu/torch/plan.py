@@ -34,6 +34,24 @@ def dtype_number(name: str, tensor: Tensor) -> int:
     return number
 
 
+class NoMemory(RuntimeError):
+    """A tensor of this name has values and yet no memory that could be read."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} has no memory: its storage was freed (as fully_shard does between calls), or it only stands for a tensor"
+            " (a fake, functional or zero tensor)"
+        )
+
+
+def address(name: str, tensor: Tensor) -> int:
+    """Where the values are; 0 only where there are none."""
+    at = tensor.data_ptr()
+    if not at and tensor.numel():
+        raise NoMemory(name)
+    return at
+
+
 def check_devices(x: Tensor, parts: Sequence[Optional[Tensor]]) -> None:
     for name, tensor in zip(NAMES, parts):
         if tensor is None:
@@ -171,7 +189,7 @@ class Plan:
         if self._copied:
             held = [p.contiguous() if i in self._copied and p is not None else p for i, p in enumerate(parts)]
         for i, target in self._targets:
-            target.data = held[i].data_ptr()  # type: ignore[union-attr]
+            target.data = address(NAMES[i], held[i])  # type: ignore[arg-type]
         return held
 
     def point_gradients(

@@ -18,7 +18,7 @@ from .function import ffn
 from .plan import DTYPES, Parts
 
 # What an operator can take: tensors, and what torch.compile and torch.export put in their place.
-TENSORS = frozenset({torch.Tensor, nn.Parameter, FakeTensor, FunctionalTensor})
+TENSORS = (torch.Tensor, nn.Parameter, FakeTensor, FunctionalTensor)  # torch.compile of 2.7 knows no frozenset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +154,7 @@ def hooked(child: Any) -> bool:
     )
 
 
-def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: frozenset[type] = TENSORS) -> Optional[str]:
+def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: tuple[type, ...] = TENSORS) -> Optional[str]:
     """Why the children must be called one by one now; None where one evaluation of the whole block is the same."""
     if (
         _hooks._global_forward_hooks
