@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from .._c import abi
 from .._c.activation import Activation
-from .._c.desc import make_options
+from .._c.desc import dtype_number, make_options
 from .._c.library import check, error_record, lib
 from .block import Block
 
@@ -169,10 +169,14 @@ class Model:
             raise TypeError(f"a block is chosen by an integer, not {i!r}")
         if not -len(self) <= i < len(self):
             raise IndexError(f"block {i} of {len(self)}")
+        return Block._of_desc(self._desc(int(i)), make_options(compute, isa), threads)
+
+    def _desc(self, i: int) -> Any:
+        """A struct swiglu_desc that reads from the file."""
         file, desc, error = self._opened(), abi.new(abi.Desc), error_record()
         status = lib.swiglu_model_desc(file.pointer, i % len(self), ctypes.byref(desc), ctypes.byref(error))
         check(status, f"block {i}", error)
-        return Block._of_desc(desc, make_options(compute, isa), threads)
+        return desc
 
     def read(self, tensor: Union[int, str]) -> npt.NDArray[np.uint8]:
         """The bytes of a tensor, by index or name, as they are in the file. Raises KeyError, IndexError, OSError."""
@@ -188,6 +192,19 @@ class Model:
         status = lib.swiglu_model_read(file.pointer, index, 0, out.ctypes.data, n_bytes, ctypes.byref(error))
         check(status, f"tensor {tensor}", error)
         return out
+
+    def _row(self, tensor: int, row: int) -> npt.NDArray[np.float32]:
+        """A stored row of a matrix, decoded."""
+        info, error = self.tensors[tensor], error_record()
+        dtype = info.dtype.lower()
+        out = np.empty(info.bytes // info.dims[0], np.uint8)
+        status = lib.swiglu_model_read(
+            self._opened().pointer, tensor, row * out.size, out.ctypes.data, out.size, ctypes.byref(error)
+        )
+        check(status, f"tensor {info.name}", error)
+        values = np.empty(info.dims[1], np.float32)
+        check(lib.swiglu_decode(dtype_number(dtype), out.ctypes.data, values.size, values.ctypes.data), f"decode {dtype}")
+        return values
 
     def close(self) -> None:
         """Closes the file; blocks that were made stay usable."""

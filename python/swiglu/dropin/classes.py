@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..torch import PackedWeights
 from ..torch.recipe import TENSORS, Recipe, check_meta, evaluate, finish, obstacle, obstacle_of_input
 from .proof import Proof
-from .freed import FreedBlock, FreedWeight, fail, freed_parameters
+from .freed import FreedBlock, FreedWeight, fail, freed_parameters, warn_of_formats
 
 WITH_FREED = (*TENSORS, FreedWeight)
 
@@ -99,8 +99,9 @@ class Patched(PackedWeights):
         super()._load_from_state_dict(state_dict, *args, **kwargs)
 
     def state_dict(self, *args: Any, prefix: str = "", **kwargs: Any) -> Any:
-        """With the weights as they were, also where they are freed."""
+        """With the weights as they were, also where they are freed; of a block format, with what it holds of them."""
         state = super().state_dict(*args, prefix=prefix, **kwargs)
+        warn_of_formats("saved", self)
         for path, _, _, freed in freed_parameters(self):
             state[prefix + path] = freed.block.value(freed.part)
         return state

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import torch
@@ -29,7 +30,7 @@ _ATTRIBUTES = frozenset(
 
 
 class FreedWeightError(RuntimeError):
-    """Something needs the values of a weight that swiglu.patch(..., free=True) gave back."""
+    """Something needs the values of a weight that swiglu.patch gave back: with free=True, or in a block format."""
 
 
 class FreedWeight(nn.Parameter):
@@ -69,36 +70,47 @@ class FreedWeight(nn.Parameter):
 
 def fail(what: str) -> NoReturn:
     raise FreedWeightError(
-        f"swiglu: {what}, but swiglu.patch(free=True) gave the originals back; swiglu.restore(model) brings them back"
+        f"swiglu: {what}, but swiglu.patch gave the originals back; swiglu.restore(model) brings back what it has"
     )
 
 
 class FreedBlock:
     """The packed copy of one module, and what its parameters were. Immutable; copies of the module share it."""
 
+    dtype = ""  # of a block format, where the copy holds its values and not those of before
+
     def __init__(self, module: nn.Module, recipe: Recipe) -> None:
         """Packs; the module stays as it is."""
         parts: Any = parts_of(module, recipe)
-        first = parts[0] if parts[0] is not None else parts[1]
         self.recipe = recipe
         children: dict[str, Any] = {name: child_at(module, name) for name in recipe.linears}
         self._is_conv1d = {name: is_transposed(type(child)) for name, child in children.items()}
         self._weights = {name: child.weight.detach().to("meta") for name, child in children.items()}  # shape and dtype
         self._biases = {name: child.bias.detach().clone() for name, child in children.items() if child.bias is not None}
         self.parts = tuple(f"{name}.weight" for name in self._weights) + tuple(f"{name}.bias" for name in self._biases)
-        plan = Plan(first.new_empty(0, first.shape[1]), parts, recipe.activation, recipe.layout, "auto")
-        held = plan.point(parts)
-        self.handle = Handle(plan.desc, plan.options)
-        del held
+        self._lost: dict[str, tuple[Tensor, Tensor]] = {}
+        self.handle = self._pack(parts)
         info = abi.new(abi.BlockInfo)
         check(lib.swiglu_block_query(self.handle.pointer, ctypes.byref(info)), "block")
-        self.packed_bytes, self.d_out = int(info.packed_bytes), plan.d_out
-        # (positions, values) of what the copy does not hold bit for bit: subnormals and NaN held for bf16 compute
-        self._lost: dict[str, tuple[Tensor, Tensor]] = {}
+        self.packed_bytes, self.d_out = int(info.packed_bytes), int(info.d_out)
+        self._lost = self._find_lost(children)
+
+    def _pack(self, parts: Any) -> Handle:
+        first = parts[0] if parts[0] is not None else parts[1]
+        plan = Plan(first.new_empty(0, first.shape[1]), parts, self.recipe.activation, self.recipe.layout, "auto")
+        held = plan.point(parts)
+        handle = Handle(plan.desc, plan.options)
+        del held
+        return handle
+
+    def _find_lost(self, children: dict[str, Any]) -> dict[str, tuple[Tensor, Tensor]]:
+        """(positions, values) of what the copy does not hold bit for bit: subnormals and NaN held for bf16 compute."""
+        lost = {}
         for name, child in children.items():
             original = _bits(child.weight.detach())
             wrong = (_bits(self._unpack(name)) != original).flatten().nonzero()[:, 0]
-            self._lost[name] = wrong, original.flatten()[wrong].clone()
+            lost[name] = wrong, original.flatten()[wrong].clone()
+        return lost
 
     def value(self, part: str) -> Tensor:
         """A new tensor with the values of this part, bit for bit, as it was stored."""
@@ -156,10 +168,10 @@ def _bits(tensor: Tensor) -> Tensor:
     return tensor.view(torch.int32 if tensor.dtype == torch.float32 else torch.int16)
 
 
-def free(module: nn.Module, recipe: Recipe) -> FreedBlock:
+def free(module: nn.Module, recipe: Recipe, make: Callable[[nn.Module, Recipe], FreedBlock] = FreedBlock) -> FreedBlock:
     """Packs, then puts meta tensors where the parameters were."""
     with torch.inference_mode(False), torch.no_grad():
-        block = FreedBlock(module, recipe)
+        block = make(module, recipe)
     for part in block.parts:
         name, _, kind = part.rpartition(".")
         own: Any = child_at(module, name)._parameters
@@ -174,6 +186,13 @@ def freed_parameters(module: nn.Module) -> Iterator[tuple[str, dict[str, Any], s
         for key, parameter in list(own.items()):
             if type(parameter) is FreedWeight:
                 yield f"{path}.{key}" if path else key, own, key, parameter
+
+
+def warn_of_formats(what: str, module: nn.Module) -> None:
+    """Where values are asked for and those of a block format are all there is."""
+    formats = {freed.block.dtype for _, _, _, freed in freed_parameters(module)} - {""}
+    if formats:
+        warnings.warn(f"swiglu: {what} weights are what {' and '.join(sorted(formats))} holds of them", stacklevel=3)
 
 
 def bring_back(module: nn.Module) -> None:

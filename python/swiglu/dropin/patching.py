@@ -7,20 +7,24 @@ import collections
 import contextlib
 import dataclasses
 import inspect
+import os
 import re
 import types
 from collections.abc import Iterator
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 from torch import nn
 
+from .._c.library import DTYPES
+from ..arrays.convert import block_size
 from ..torch import repack
 from ..torch.block import FusedBlock
 from ..torch.function import check_module, find_policy
 from ..torch.packed import memory_of
 from ..torch.recipe import Recipe, child_at, is_linear, obstacle, tensors
 from . import freed
+from . import quantised as quantising
 from .classes import WITH_FREED, Patched, State, subclass_of
 from .proof import Proof, check_tensors, prove, shape_of
 from .report import Entry, Report
@@ -28,11 +32,16 @@ from .standin import original
 from .trace import NotProven
 
 _LOOKS_LIKE_ONE = re.compile(r"mlp|ffn|feed_?forward|expert|moe", re.IGNORECASE)
-_QUANTISED = re.compile(r"(q\d|iq\d|int\d|mxfp4|nf4|fp8)", re.IGNORECASE)
 
 
 def patch(
-    model: nn.Module, weights: str = "keep", free: bool = False, *, policy: Optional[str] = None, dry_run: bool = False
+    model: nn.Module,
+    weights: str = "keep",
+    free: bool = False,
+    *,
+    gguf: Optional[Union[str, os.PathLike[str]]] = None,
+    policy: Optional[str] = None,
+    dry_run: bool = False,
 ) -> Report:
     """Replaces each feed-forward block of model whose formula can be proven from its class, children and tensors.
 
@@ -41,8 +50,9 @@ def patch(
     the original forward where they are not (report.fallbacks counts). Inference (eval mode, no gradients) computes from
     packed copies of the weights, training straight from the weights.
 
-    weights   "keep": as they are
+    weights   "keep": as they are; or a block format such as "q8_0" or "q4_0", to which they are encoded
     free      also give back the memory of the original weights, for inference only
+    gguf      a GGUF file of this model, whose weights are used as they are
     policy    what training keeps for backward besides x: "recompute" nothing, "keep" gate and up. None: "recompute", and
               blocks that were patched before stay as they are
     dry_run   change nothing, only report
@@ -51,19 +61,30 @@ def patch(
     unpack them, bit for bit, and restore() brings them back. Training, .to(), optimisers, pickling and whatever else needs
     their values raise FreedWeightError. A weight that another module uses too is not freed; the report says so.
 
-    Raises TypeError (not a module) and ValueError (weights that are unknown or quantised, an unknown policy, free while a
-    module is in training mode). Patching twice is fine.
+    A block format and gguf imply free: one copy of the weights is left, that of the format. state_dict() and restore() give
+    its values, not those of before, and warn.
+
+    Raises TypeError (not a module) and ValueError (weights that are unknown or that the format cannot hold, a file of another
+    model, an unknown policy, free while a module is in training mode), all before anything is changed, and OSError (the
+    file). Patching twice is fine.
     """
     check_module("model", model)
     if policy is not None:
         find_policy(policy)
-    if weights != "keep":
-        quantised = isinstance(weights, str) and _QUANTISED.match(weights)
-        why = "quantised weights cannot be made from a model yet" if quantised else "unknown"
-        raise ValueError(f"weights {weights!r}: {why}; only 'keep' is possible")
+    if weights != "keep" and weights not in _block_formats():
+        raise ValueError(f"weights {weights!r}: unknown; 'keep' and {', '.join(_block_formats())} are possible")
+    if weights != "keep" and gguf is not None:
+        raise ValueError(f"weights {weights!r} and gguf: the file has weights of its own")
+    quantised = weights != "keep" or gguf is not None
+    free = free or quantised
     if free and not dry_run and any(module.training for module in model.modules()):
-        raise ValueError("free=True is for inference, but modules are in training mode: call model.eval() first")
-    walk = _Walk(policy, free, dry_run)
+        why = "free=True is" if not quantised else "quantised weights are"
+        raise ValueError(f"{why} for inference, but modules are in training mode: call model.eval() first")
+    make: Any = freed.FreedBlock
+    if quantised:
+        found = _to_quantise(model)
+        make = quantising.Encoding(weights, found) if gguf is None else quantising.FileWeights(gguf, found)
+    walk = _Walk(policy, free, dry_run, make)
     if free:
         below = (child for module in model.modules() for child in module._modules.values() if child is not None)
         for module in (model, *below):  # once for each place where it stands
@@ -77,6 +98,7 @@ class _Walk:
     policy: Optional[str]
     free: bool
     dry_run: bool
+    make: Any = freed.FreedBlock  # makes one of a module and its recipe
     entries: list[Entry] = dataclasses.field(default_factory=list)
     uses: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)  # of each parameter
     _seen: set[int] = dataclasses.field(default_factory=set)
@@ -123,8 +145,10 @@ class _Walk:
                 module._swiglu = state  # type: ignore[assignment]
                 _change_class(module, cls)
             if self.free and not kept and state.freed is None:
-                state.freed = freed.free(module, recipe)
-                entry.packed_bytes = state.freed.packed_bytes
+                state.freed = freed.free(module, recipe, self.make)
+                entry.packed_bytes, entry.dtype = state.freed.packed_bytes, state.freed.dtype or entry.dtype
+        elif isinstance(self.make, (quantising.Encoding, quantising.FileWeights)):
+            entry.dtype, entry.packed_bytes = self.make.outlook(module, recipe)
         self.entries.append(entry)
 
     def _why_not_freed(self, module: nn.Module, state: State) -> Optional[str]:
@@ -138,6 +162,27 @@ class _Walk:
             return "its weights have no memory that could be packed"
         shared = any(self.uses[id(t)] > 1 for t in tensors(module, state.recipe))
         return "its weights are used by another module too" if shared else None
+
+
+def _block_formats() -> list[str]:
+    return [name for name, number in DTYPES.items() if block_size(number)[0] > 1]
+
+
+def _to_quantise(model: nn.Module) -> list[tuple[str, nn.Module, Recipe]]:
+    """The blocks that would be replaced, with weights that can go."""
+    report = patch(model, free=True, dry_run=True)
+    modules, found = dict(model.named_modules()), []
+    for entry in report.replaced:
+        state, module = entry.state, modules[entry.name]
+        assert state is not None
+        if state.freed is not None:
+            raise ValueError(f"{entry.name}: its weights were given back before; swiglu.restore(model) first")
+        if entry.kept is not None:
+            raise ValueError(f"{entry.name}: {entry.kept}")
+        found.append((entry.name, module, state.recipe))
+    if not found:
+        raise ValueError("the model has no feed-forward block that can be replaced")
+    return found
 
 
 def _derived(cls: type[nn.Module]) -> type[nn.Module]:
@@ -194,7 +239,7 @@ def _entry(name: str, module: nn.Module, recipe: Recipe, state: State, kept: Opt
         cls=type(module).__name__,
         layout=recipe.layout,
         activation=recipe.activation,
-        dtype=str(weight.dtype).removeprefix("torch."),
+        dtype=(state.freed.dtype if state.freed else "") or str(weight.dtype).removeprefix("torch."),
         d_in=first[1],
         d_ff=d_ff,
         d_out=d_out,
@@ -212,9 +257,11 @@ def _up_to(n: int, multiple: int) -> int:
 
 def restore(model: nn.Module) -> int:
     """Gives every replaced module of model its own class back, and freed weights their values; returns how many there were.
-    Restored weights are new parameters: an optimiser made before does not know them. Raises TypeError (not a module)."""
+    Restored weights are new parameters: an optimiser made before does not know them. What was quantised comes back as the
+    block format holds it, with a warning. Raises TypeError (not a module)."""
     check_module("model", model)
     n = 0
+    freed.warn_of_formats("restored", model)
     for module in list(model.modules()):
         if isinstance(module, Patched):
             freed.bring_back(module)
@@ -228,8 +275,11 @@ def restore(model: nn.Module) -> int:
 @contextlib.contextmanager
 def patched(model: nn.Module, **options: Any) -> Iterator[Report]:
     """with swiglu.patched(model) as report: patches (the options of patch) and restores, also after an exception. Blocks
-    that were patched before are as they were then."""
+    that were patched before are as they were then. Block formats and gguf are refused: the weights of before would not come
+    back."""
     check_module("model", model)
+    if options.get("weights", "keep") != "keep" or options.get("gguf") is not None:
+        raise ValueError("patched() brings the weights back, which a block format cannot: use patch()")
     before = {m: (m._swiglu.policy, m._swiglu.freed) for m in model.modules() if isinstance(m, Patched)}
     try:
         yield patch(model, **options)

@@ -66,6 +66,10 @@ class Report:
         """The same once every packed copy is there: with free, the packed copies alone."""
         return sum(entry.packed_bytes + (0 if entry.freed else entry.weight_bytes) for entry in self.replaced)
 
+    def _saved(self) -> str:
+        saved = self.bytes_before - self.bytes_after
+        return f" ({_mib(saved)} saved)" if saved > 0 else ""
+
     def __repr__(self) -> str:
         return f"<swiglu report: {len(self.replaced)} replaced, {len(self.left)} left alone>"
 
@@ -74,7 +78,7 @@ class Report:
         verb = "would be replaced" if self.dry_run else "replaced"
         lines = [
             f"{n} of {len(self.entries)} feed-forward blocks {verb}; weights {_mib(self.bytes_before)},"
-            f" after packing {_mib(self.bytes_after)}; fallbacks {self.fallbacks}"
+            f" after packing {_mib(self.bytes_after)}{self._saved()}; fallbacks {self.fallbacks}"
         ]
         groups: dict[str, list[str]] = {}
         for entry in self.replaced:
