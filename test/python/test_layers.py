@@ -12,7 +12,7 @@ BELOW = {
     "_c": {"_c"},
     "arrays": {"_c", "arrays"},
     "torch": {"_c", "torch"},
-    "dropin": {"_c", "torch", "dropin"},
+    "dropin": {"_c", "arrays", "torch", "dropin"},
     "": {"_c", "arrays", "torch", "dropin", ""},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
