@@ -233,3 +233,82 @@ def test_peft_before_patching(model):
     assert not report.replaced and len(report.left) == LAYERS
     assert "gate_proj is a Linear of peft.tuners.lora.layer" in report.left[0].reason
     assert run(adapted).shape == (2, 9, 128)
+
+
+# ---- code that is replaced after patching ----
+
+
+class Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.up, self.down, self.act = nn.Linear(8, 12), nn.Linear(8, 12), nn.Linear(12, 8), nn.SiLU()
+
+    def forward(self, x):
+        return self.down(self.mix(x))
+
+    def mix(self, x):
+        return self.act(self.gate(x)) * self.doubled(self.up(x))
+
+    @staticmethod
+    def doubled(x):
+        return x
+
+
+class Derived(Gated):
+    """Its forward is its base's."""
+
+
+REPLACED = {  # what is set on what, and the reason that is counted
+    "forward of the class": (Derived, "forward", lambda self, x: x + 1, "the forward of Derived is replaced"),
+    "forward of a base": (Gated, "forward", lambda self, x: x + 1, "the forward of Derived is replaced"),
+    "a method": (Gated, "mix", lambda self, x: self.up(x), "the mix of Derived is replaced"),
+    "a static method": (Gated, "doubled", staticmethod(lambda x: 2 * x), "the doubled of Derived is replaced"),
+    "forward of the products": (nn.Linear, "forward", lambda self, x: x @ self.weight.t(), "the forward of Linear is replaced"),
+    "forward of the activation": (nn.SiLU, "forward", lambda self, x: x, "act is another activation now"),
+    "call of the products": (nn.Linear, "__call__", lambda self, x: 2 * self.forward(x), "has hooks"),
+    "call of the activation": (nn.SiLU, "__call__", lambda self, x: 2 * self.forward(x), "has hooks"),
+    "inner call of the products": (nn.Linear, "_call_impl", lambda self, x: 2 * self.forward(x), "has hooks"),
+    "call of all modules": (nn.Module, "__call__", lambda self, x: 2 * self.forward(x), "has hooks"),
+}
+
+
+@pytest.mark.parametrize("what", REPLACED)
+@pytest.mark.parametrize("training", [False, True])
+def test_code_that_is_replaced_after_patching_runs(monkeypatch, what, training):
+    owner, name, new, reason = REPLACED[what]
+    model = nn.Sequential(Derived()).train(training)
+    x = torch.randn(3, 8)
+    report = swiglu.patch(model)
+    assert len(report.replaced) == 1, report
+    model(x)
+    assert report.fallbacks == 0
+    monkeypatch.setattr(owner, name, new)
+    ours = model(x)
+    assert report.fallbacks == 1 and reason in str(report), report
+    swiglu.restore(model)
+    assert torch.equal(ours, model(x))
+
+
+@pytest.mark.parametrize("which", ["mix", "doubled", "forward", "_call_impl"])
+def test_methods_that_an_instance_has_of_its_own_run(which):
+    model = nn.Sequential(Derived()).eval()
+    x = torch.randn(3, 8)
+    report = swiglu.patch(model)
+    model(x)
+    setattr(model[0], which, lambda x: x.repeat(1, 2)[:, :12] if which in ("mix", "doubled") else 3 * x)
+    ours = model(x)
+    swiglu.restore(model)
+    assert torch.equal(ours, model(x)), report
+
+
+@pytest.mark.parametrize("which", ["__call__", "_call_impl"])
+def test_a_class_that_is_called_in_its_own_way_is_left_alone(which):
+    class Called(Gated):
+        pass
+
+    setattr(Called, which, lambda self, x: 3 * self.forward(x))
+    model = nn.Sequential(Called()).eval()
+    x = torch.randn(3, 8)
+    expected = model(x)
+    report = swiglu.patch(model)
+    assert not report.replaced and torch.equal(model(x), expected)

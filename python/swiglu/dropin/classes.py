@@ -59,7 +59,7 @@ class Patched(PackedWeights):
             reason = obstacle_of_input(x, self, state.recipe)
             if reason is not None:
                 check_meta(x, self, state.recipe)
-            elif state.proof.has_conditions:
+            else:
                 reason = state.proof.obstacle(self, x)
         if reason is not None:
             return self._fall_back(reason, args, kwargs)

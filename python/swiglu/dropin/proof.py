@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from ..torch.plan import DTYPES
-from ..torch.recipe import Recipe, child_at, has_foreign_forward, hooked, is_transposed, name_of, obstacle
+from ..torch.recipe import Recipe, child_at, has_foreign_forward, has_own_call, hooked, is_transposed, name_of, obstacle
 from ..torch.recipe import parts_of, tensors
 from .forms import Found, whole_block
 from .standin import follow, original
-from .trace import Expression, NotProven, Tape
+from .trace import Expression, NotProven, Tape, code_of
 
 _SCALES = (2.0**-40, 2.0**40)  # that a constant may have which is moved behind the last product
 
@@ -26,15 +26,11 @@ class Proof:
     recipe: Recipe
     inner: tuple[str, ...] = ()  # dropouts that must be inactive
     reads: tuple[tuple[str, str, Any], ...] = ()  # (path of a module, attribute, its value)
+    code: tuple[tuple[str, str, Any], ...] = ()  # (path, name, function) of what was followed, forwards and methods
     followed: tuple[tuple[str, type], ...] = ()  # (path, class) of children whose forwards are bypassed
     rank: Optional[int] = None  # of x
     dtype: Optional[torch.dtype] = None  # of the weights
     without_bias: bool = False  # a constant was moved behind the last product
-
-    @property
-    def has_conditions(self) -> bool:
-        """Whether obstacle() has anything to look at."""
-        return bool(self.inner or self.reads or self.followed or self.rank or self.dtype or self.without_bias)
 
     def obstacle(self, module: nn.Module, x: Any) -> Optional[str]:
         """Why the proof does not hold now; None where it does. The children are looked at elsewhere."""
@@ -44,6 +40,10 @@ class Proof:
                 return f"{path} is another module now"
             if hooked(child):
                 return f"{path} has hooks"
+        for path, name, function in self.code:
+            owner: Any = child_at(module, path) if path else module
+            if code_of(original(owner), name) is not function or (name != "forward" and name in owner.__dict__):
+                return f"the {name} of {original(owner).__name__} is replaced"
         for path, name, value in self.reads:
             now = getattr(child_at(module, path) if path else module, name, None)
             if now is not value and not _equal(now, value):
@@ -129,6 +129,8 @@ def prove(module: nn.Module) -> Proof:
     """The recipe of a module whose class, children and tensors leave no doubt. Raises NotProven with the reason."""
     if has_foreign_forward(module):
         raise NotProven("its forward is replaced on the instance (a hook of accelerate, or another patch)")
+    if has_own_call(module):
+        raise NotProven("calling it is more than its forward (a __call__ or _call_impl of its own)")
     dtype = dtype_of(module)
     found, tape = _read(module, False, dtype)
     other, second = _read(module, True, dtype)
@@ -139,10 +141,12 @@ def prove(module: nn.Module) -> Proof:
         raise NotProven(f"its constants multiply to {found.recipe.scale:g}, which could overflow before the end")
     live = {found.recipe.dropout, *found.inner}
     reads = {**tape.reads, **second.reads}
+    code = {("", "forward"): code_of(original(module), "forward"), **tape.code, **second.code}
     proof = Proof(
         found.recipe,
         found.inner,
         tuple((path, name, v) for (path, name), v in reads.items() if (f"{path}.{name}" if path else name) not in live),
+        tuple((path, name, function) for (path, name), function in code.items()),
         tuple({**tape.followed, **second.followed}.items()),
         tape.rank or second.rank,
         dtype if tape.asked_dtype or second.asked_dtype else None,

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..torch.recipe import add_linear, has_foreign_forward, is_linear, is_transposed, name_of
-from .trace import SAME, Expression, NamedFloat, NotProven, Tape, apply, check_modes
+from ..torch.recipe import add_linear, has_foreign_forward, has_own_call, is_linear, is_transposed, name_of
+from .trace import SAME, Expression, NamedFloat, NotProven, Tape, apply, check_modes, code_of
 
 _VALUES = (bool, int, float, str, type(None), torch.dtype, torch.device)  # nothing that a forward could change
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, functools.partial)
@@ -150,6 +150,8 @@ def _attribute(tape: Tape, path: str, name: str, value: Any) -> Any:
 
 def _of_class(standin: Any, cls: Any, tape: Tape, path: str, name: str, value: Any) -> Any:
     """An attribute of a class: methods see the stand-in."""
+    if isinstance(value, (types.FunctionType, staticmethod, classmethod, property, functools.partial)):
+        tape.code[path, name] = code_of(cls, name)
     if isinstance(value, types.FunctionType):
         return types.MethodType(value, standin)
     if isinstance(value, staticmethod):
@@ -180,17 +182,17 @@ def call(module: nn.Module, tape: Tape, path: str, args: Any, kwargs: Any) -> An
         if cls is nn.Dropout:
             return Expression(tape, "drop", path, only, lead=only.lead, width=only.width)
         if cls is nn.Identity:
-            tape.followed[path] = cls
+            tape.follow(path, cls)
             return only
         if cls is nn.GLU:
-            tape.followed[path] = cls
+            tape.follow(path, cls)
             return apply("glu", (only, module.dim), {})
     if not _can_follow(module, cls) or (kwargs and not tape.whole):
         return _unknown_child(tape, path, args, kwargs)
     before = dict(tape.followed)
     try:
         result = cls.forward(StandIn(module, tape, path), *args, **kwargs)
-        tape.followed[path] = cls
+        tape.follow(path, cls)
         return result
     except Exception as error:  # anything at all may happen in a stranger's forward
         tape.followed = before
@@ -206,7 +208,7 @@ def _unknown_child(tape: Tape, path: str, args: Any, kwargs: Any) -> Expression:
 def _can_follow(module: nn.Module, cls: Any) -> bool:
     if isinstance(module, (nn.ModuleList, nn.ModuleDict, torch.jit.ScriptModule, torch.fx.GraphModule)):
         return False
-    if cls.__call__ is not nn.Module.__call__ or has_foreign_forward(module) or cls.__module__.startswith("torch.ao."):
+    if has_own_call(module) or has_foreign_forward(module) or cls.__module__.startswith("torch.ao."):
         return False
     return not cls.__module__.startswith("torch.nn.") or isinstance(module, nn.Sequential)
 
@@ -223,7 +225,7 @@ def _linear(module: Any, tape: Tape, path: str, x: Expression) -> Expression:
 def _prove_linear(module: nn.Linear) -> bool:
     """Whether a subclass of nn.Linear computes what nn.Linear does; then its class is known from now on."""
     cls = original(module)
-    if cls.__call__ is not nn.Module.__call__ or has_foreign_forward(module) or hasattr(cls, "weight"):
+    if has_own_call(module) or has_foreign_forward(module) or hasattr(cls, "weight"):
         return False
     if cls.forward is not nn.Linear.forward:
         for bias in (True, False):

@@ -28,6 +28,12 @@ class NamedFloat(float):
     name: str
 
 
+def code_of(cls: Any, name: str) -> Any:
+    """What a class has under this name now: the same object as long as nobody replaces it there or in a base."""
+    found = getattr(cls, name, None)
+    return getattr(found, "__func__", found)
+
+
 class Tape:
     """One run of a forward: what it was told, and what its formula depends on besides its children. whole: the formula must
     be a block; otherwise it is looked for inside, and what goes on around it may be unknown."""
@@ -39,8 +45,14 @@ class Tape:
         self.width: Optional[int] = None  # of x, once a child was applied to it
         self.reads: dict[tuple[str, str], Any] = {}  # (path of a module, attribute) -> value
         self.followed: dict[str, type] = {}  # path -> class whose forward was followed, too
+        self.code: dict[tuple[str, str], Any] = {}  # (path of a module, name) -> function of its class that was followed
         self.reasons: dict[str, str] = {}  # path -> why its forward could not be followed
         self.nodes: list[Expression] = []
+
+    def follow(self, path: str, cls: Any) -> None:
+        """The forward of this class has been followed, too."""
+        self.followed[path] = cls
+        self.code[path, "forward"] = code_of(cls, "forward")
 
     def need_rank(self) -> int:
         self.rank = _RANK

@@ -93,9 +93,22 @@ _HF_ACTIVATIONS = {
 }
 
 
+# The forward that such a class has when it is met first, the usual ones here.
+_FORWARDS: dict[type[nn.Module], Any] = {cls: cls.forward for cls in (*_ACTIVATIONS, nn.GELU)}
+
+
 def name_of(act: Any) -> Optional[str]:
-    """The library's name of an activation module."""
+    """The library's name of an activation module; None where its class has another forward by now."""
     cls = getattr(type(act), "_swiglu_original", type(act))
+    if _FORWARDS.get(cls, cls.forward) is not cls.forward:
+        return None
+    name = _name_of(cls, act)
+    if name is not None and cls not in _FORWARDS:
+        _FORWARDS[cls] = cls.forward
+    return name
+
+
+def _name_of(cls: Any, act: Any) -> Optional[str]:
     if cls is nn.GELU:
         return "gelu_tanh" if act.approximate == "tanh" else "gelu"
     if cls.__module__ == "transformers.activations":
@@ -143,6 +156,18 @@ def has_foreign_forward(module: nn.Module) -> bool:
     return own is not None and getattr(own, "__func__", None) is not type(module).forward
 
 
+_CALL, _CALL_IMPL = nn.Module.__call__, nn.Module._call_impl
+
+
+def has_own_call(module: nn.Module) -> bool:
+    """Whether calling it is not what calling a module is: by its class, its instance, or all modules' (fx traces so, and
+    torch.export does too, which sees operators)."""
+    cls: Any = type(module)
+    if cls.__call__ is not _CALL and not (cls.__call__ is nn.Module.__call__ and torch.compiler.is_compiling()):
+        return True
+    return cls._call_impl is not _CALL_IMPL or "_call_impl" in module.__dict__
+
+
 def hooked(child: Any) -> bool:
     """Whether calling it does more than its forward."""
     return bool(
@@ -150,6 +175,7 @@ def hooked(child: Any) -> bool:
         or child._forward_pre_hooks
         or child._backward_hooks
         or child._backward_pre_hooks
+        or has_own_call(child)
         or ("forward" in child.__dict__ and has_foreign_forward(child))
     )
 
