@@ -312,3 +312,27 @@ def test_a_class_that_is_called_in_its_own_way_is_left_alone(which):
     expected = model(x)
     report = swiglu.patch(model)
     assert not report.replaced and torch.equal(model(x), expected)
+
+
+def test_a_model_made_in_inference_mode():
+    """Its weights have no version counter; the report says why it is left alone."""
+    from families import make
+
+    with torch.inference_mode():
+        model = make("llama")
+        report = swiglu.patch(model)
+        assert not report.replaced and "no version counter" in str(report)
+        assert "no version counter" in str(swiglu.patch(model, free=True))
+
+
+def test_weights_that_become_inference_tensors(model):
+    report = swiglu.patch(model)
+    runs_fused(model, report)
+    with torch.inference_mode():
+        block = first(model)
+        block.down_proj.weight = nn.Parameter(block.down_proj.weight.clone(), requires_grad=False)
+        falls_back(model, report, "no version counter")
+
+
+def test_the_report_tells_of_repack(model):
+    assert "swiglu.repack" in str(swiglu.patch(model))

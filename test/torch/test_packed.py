@@ -173,16 +173,44 @@ def test_transposed_in_place(x):
     assert torch.equal(evaluate(module, x), fresh_result(module, x)) and not torch.equal(evaluate(module, x), y)
 
 
-def test_inference_mode_parameters_have_no_version():
+EDITS = {"an element": lambda w: w[3, 5].fill_(100.0), "a row": lambda w: w[7].mul_(3), "all": lambda w: w.mul_(2)}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("which", ["gate_proj", "up_proj", "down_proj", "bias"])
+def test_inference_tensors_are_not_packed(edit, which):
+    """They have no version counter: no copy, and no edit is missed, whether all or one of the weights are such."""
+    x = torch.randn(3, D)
     with torch.inference_mode():
-        module = FFN(D, F).eval()
-        x = torch.randn(3, D)
-        y = module(x)
-        assert len(copies(module)) == 1
-        module.up_proj.weight.mul_(2)
-        after = module(x)
-        fresh = ffn(x, module.gate_proj.weight, module.up_proj.weight, module.down_proj.weight)
-        assert torch.equal(after, fresh) and not torch.equal(after, y)
+        made = FFN(D, F, bias=True).eval()
+    mixed = FFN(D, F, bias=True).eval()
+    with torch.inference_mode():
+        if which == "bias":
+            mixed.up_proj.bias = nn.Parameter(torch.randn(F))
+        else:
+            like = getattr(mixed, which).weight
+            getattr(mixed, which).weight = nn.Parameter(torch.randn(like.shape))
+    for module in (made, mixed):
+        with torch.inference_mode():
+            y = module(x)
+            weight = module.up_proj.bias[None].expand(F, -1) if which == "bias" else getattr(module, which).weight
+            if which == "bias":
+                module.up_proj.bias.mul_(2)
+            else:
+                EDITS[edit](weight)
+            after = module(x)
+            children = module._by_children(x)
+        assert not copies(module)
+        assert torch.allclose(after, children, rtol=1e-4, atol=1e-4) and not torch.equal(after, y)
+
+
+def test_the_function_takes_inference_tensors():
+    with torch.inference_mode():
+        x, *w = torch.randn(3, D), torch.randn(F, D), torch.randn(F, D), torch.randn(D, F)
+        for run in (ffn, torch.compile(ffn, fullgraph=True)):
+            y = run(x, *w, packed=True)
+            w[1][3, 5] += 100
+            assert torch.equal(run(x, *w, packed=True), ffn(x, *w)) and not torch.equal(y, ffn(x, *w))
 
 
 def test_what_escapes_and_repack(module, x):

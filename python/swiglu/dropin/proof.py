@@ -11,7 +11,7 @@ from torch import nn
 
 from ..torch.plan import DTYPES
 from ..torch.recipe import Recipe, child_at, has_foreign_forward, has_own_call, hooked, is_transposed, name_of, obstacle
-from ..torch.recipe import parts_of, tensors
+from ..torch.recipe import UNVERSIONED, parts_of, tensors
 from .forms import Found, whole_block
 from .standin import follow, original
 from .trace import Expression, NotProven, Tape, code_of
@@ -180,6 +180,8 @@ def check_tensors(module: nn.Module, recipe: Recipe) -> None:
         raise NotProven(f"its first product has {first.shape[0]} outputs and its last {down.shape[1]} inputs")
     if any(t.device.type != "cpu" for t in tensors(module, recipe)):
         raise NotProven("its weights are not on the CPU")
+    if any(t.is_inference() for t in tensors(module, recipe)):
+        raise NotProven(UNVERSIONED)
 
 
 def shape_of(module: nn.Module, name: Optional[str]) -> tuple[int, int]:

@@ -89,6 +89,8 @@ class Report:
         lines += [f"  not freed: {entry.name}: {entry.kept}" for entry in self.replaced if entry.kept]
         for entry in self.replaced:
             lines += [f"  fell back: {entry.name}, {count} times: {reason}" for reason, count in entry.fallbacks.items()]
+        if any(not entry.freed for entry in self.replaced):
+            lines.append("  after writing to weights through .data or NumPy in eval mode, call swiglu.repack(model)")
         return "\n".join(lines)
 
 

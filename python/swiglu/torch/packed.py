@@ -6,16 +6,15 @@ never meet it, and it goes when the storage of one of its weights goes. Before e
 strides, dtype and version counter of every weight and bias, and the bytes of sampled cache lines, because some writers
 (fused optimisers, .data, NumPy) leave the version counter as it was. A write behind the counter that misses every sampled
 line escapes; repack() is for that. Weights whose storage is emptied and filled again between calls (fully_shard does that)
-are not packed but read as they are.
+are not packed but read as they are, and so are inference tensors, which have no version counter.
 """
 
 from __future__ import annotations
 
 import ctypes
-import operator
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Optional
 
 import torch
@@ -28,20 +27,13 @@ LINE_BYTES = 64
 LINES = 16  # sampled per weight, 2 of them at its ends
 
 
-def _version(part: Tensor) -> Optional[int]:
-    return None if part.is_inference() else part._version
-
-
-def _state(parts: Parts, version: Callable[[Tensor], Optional[int]] = operator.attrgetter("_version")) -> list[Any]:
+def _state(parts: Parts) -> list[Any]:
     state: list[Any] = []
-    try:
-        for part in parts:
-            if part is None:
-                state.append(None)
-            else:
-                state += (part.data_ptr(), part.shape, part.stride(), part.dtype, version(part))
-    except RuntimeError:  # an inference tensor has no version counter
-        return _state(parts, _version)
+    for part in parts:
+        if part is None:
+            state.append(None)
+        else:
+            state += (part.data_ptr(), part.shape, part.stride(), part.dtype, part._version)
     return state
 
 
@@ -154,8 +146,10 @@ def find(x: Tensor, parts: Parts, activation: str, layout: str, compute: str) ->
     config = (activation, layout, compute)
     try:
         down, state = parts[2].data_ptr(), _state(parts)
-    except (AttributeError, RuntimeError):  # no tensor, or one without memory
+    except (AttributeError, RuntimeError):  # no tensor, one without memory, or one without a version counter
         check_shapes(x, parts, layout)
+        if any(part is not None and part.is_inference() for part in parts):
+            return None
         raise
     for block in _blocks.get(down, ()):
         if block.is_current(state, config):

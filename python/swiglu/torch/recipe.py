@@ -94,12 +94,12 @@ _HF_ACTIVATIONS = {
 
 
 # The forward that such a class has when it is met first, the usual ones here.
-_FORWARDS: dict[type[nn.Module], Any] = {cls: cls.forward for cls in (*_ACTIVATIONS, nn.GELU)}
+_FORWARDS: dict[Any, Any] = {cls: getattr(cls, "forward") for cls in (nn.GELU, *_ACTIVATIONS)}  # noqa: B009
 
 
 def name_of(act: Any) -> Optional[str]:
     """The library's name of an activation module; None where its class has another forward by now."""
-    cls = getattr(type(act), "_swiglu_original", type(act))
+    cls: Any = getattr(type(act), "_swiglu_original", type(act))
     if _FORWARDS.get(cls, cls.forward) is not cls.forward:
         return None
     name = _name_of(cls, act)
@@ -215,6 +215,10 @@ def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: tuple[type, ...]
     return None
 
 
+# A packed copy of such a tensor could go stale unseen.
+UNVERSIONED = "the weights are inference tensors, which have no version counter (made under torch.inference_mode())"
+
+
 def obstacle_of_input(x: Any, module: nn.Module, recipe: Recipe, freed: bool = False) -> Optional[str]:
     """Why this x goes through the children; None where it need not."""
     if type(x) not in TENSORS:
@@ -231,7 +235,9 @@ def obstacle_of_input(x: Any, module: nn.Module, recipe: Recipe, freed: bool = F
         return f"x is {x.dtype}, the weights are {weight.dtype}"
     if forward_ad._current_level >= 0:
         return "forward-mode gradients are wanted"
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling():  # a compiled call of such weights reads them as they are
+        if weight.is_inference():
+            return UNVERSIONED
         if torch._C._functorch.peek_interpreter_stack() is not None:
             return "inside a transform of torch.func"
         if torch._C._get_tracing_state() is not None:
