@@ -209,30 +209,29 @@ def test_hooks_of_accelerate(model):
 
 
 def test_peft_after_patching(model):
-    """C145, C146: adapters on one projection work and change nothing until trained; merging them brings the block back."""
+    """C145, C146: adapters on one projection are trained, within the block."""
     peft = pytest.importorskip("peft")
     report = swiglu.patch(model)
     before = run(model)
     config = peft.LoraConfig(r=4, target_modules=["up_proj"], init_lora_weights=False)
     adapted = peft.get_peft_model(model, config)
     out = adapted(tokens()).logits
-    assert report.fallbacks == LAYERS and not torch.allclose(out, before, atol=1e-4)
+    assert report.fallbacks == 0 and not torch.allclose(out, before, atol=1e-4)
     out.sum().backward()
     grads = [name for name, p in adapted.named_parameters() if p.grad is not None]
     assert len(grads) == 2 * LAYERS and all("up_proj.lora_" in name for name in grads)
     merged = adapted.merge_and_unload()
     with torch.no_grad():
         assert torch.allclose(merged(tokens()).logits, out, atol=1e-5)
-    assert report.fallbacks == LAYERS
+    assert report.fallbacks == 0
 
 
 def test_peft_before_patching(model):
     peft = pytest.importorskip("peft")
     adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["gate_proj"]))
     report = swiglu.patch(adapted)
-    assert not report.replaced and len(report.left) == LAYERS
-    assert "gate_proj is a Linear of peft.tuners.lora.layer" in report.left[0].reason
-    assert run(adapted).shape == (2, 9, 128)
+    assert len(report.replaced) == LAYERS and not report.left
+    assert run(adapted).shape == (2, 9, 128) and report.fallbacks == 0
 
 
 # ---- code that is replaced after patching ----

@@ -166,15 +166,6 @@ def test_second_backward_and_graph_reuse():
             torch.autograd.grad(y.sum(), x)
 
 
-def test_second_derivatives_are_refused():
-    """They are an error, not zero; a graph that is made and not used does no harm."""
-    x, parts = torch.randn(4, D, requires_grad=True), make()
-    (dx,) = torch.autograd.grad(ffn(x, *parts).sum(), x, create_graph=True)
-    assert torch.equal(dx, torch.autograd.grad(ffn(x, *parts).sum(), x)[0])
-    with pytest.raises(RuntimeError, match="no second derivatives"):
-        ((dx**2).sum() + x.sum()).backward()
-
-
 def test_saved_memory():
     """recompute keeps x and the parameters, keep also 8 bytes per row and hidden unit."""
     x, parts = torch.randn(64, D, requires_grad=True), make()

@@ -21,8 +21,9 @@ from ..arrays.convert import block_size
 from ..torch import repack
 from ..torch.block import FusedBlock
 from ..torch.function import check_module, find_policy
+from ..torch.adapters import is_adapter
 from ..torch.packed import memory_of
-from ..torch.recipe import Recipe, child_at, is_linear, obstacle, tensors
+from ..torch.recipe import Recipe, base_at, is_adapted, is_linear, obstacle, tensors
 from . import freed
 from . import quantised as quantising
 from .classes import WITH_FREED, Patched, State, subclass_of
@@ -46,7 +47,7 @@ def patch(
     """Replaces each feed-forward block of model whose formula can be proven from its class, children and tensors.
 
     A replaced module keeps its children, parameters and state_dict; its class becomes a subclass of its own class. Each
-    call first checks that the children are plain nn.Linear or Conv1D without hooks, adapters or parametrisations, and runs
+    call first checks that the children are plain nn.Linear or Conv1D without hooks or parametrisations, and runs
     the original forward where they are not (report.fallbacks counts). Inference (eval mode, no gradients) computes from
     packed copies of the weights, training straight from the weights.
 
@@ -154,6 +155,8 @@ class _Walk:
     def _why_not_freed(self, module: nn.Module, state: State) -> Optional[str]:
         if not self.free or state.freed is not None:
             return None
+        if is_adapted(module, state.recipe):
+            return "adapters are attached to it"
         try:
             check_tensors(module, state.recipe)  # it may have changed since it was patched
         except NotProven as error:
@@ -203,7 +206,8 @@ def _has_few_products(module: nn.Module) -> bool:
 
 
 def _is_flat(module: nn.Module) -> bool:
-    return len(module._modules) >= 2 and not any(child is not None and child._modules for child in module._modules.values())
+    children = (child for child in module._modules.values() if child is not None)
+    return len(module._modules) >= 2 and not any(child._modules and not is_adapter(type(child)) for child in children)
 
 
 def _looks_like_one(name: str, module: nn.Module) -> bool:
@@ -230,7 +234,7 @@ def _entry(name: str, module: nn.Module, recipe: Recipe, state: State, kept: Opt
     if isinstance(module, Patched) and obstacle(module, recipe, WITH_FREED):  # adapted since: no plain weights to size
         return Entry(name, type(module).__name__, layout=recipe.layout, activation=recipe.activation, kept=kept, state=state)
     first, (d_out, d_ff) = shape_of(module, recipe.gate or recipe.up), shape_of(module, recipe.down)
-    weight: Any = child_at(module, recipe.down).weight
+    weight: Any = base_at(module, recipe.down).weight
     matrices = 1 if recipe.layout == "ungated" else 2
     # Panels hold 32 or 64 outputs, or 16 or 32 pairs of gate and up; this is what the larger ones take.
     packed = weight.element_size() * (matrices * _up_to(d_ff, 64 // matrices) * first[1] + _up_to(d_out, 64) * d_ff)

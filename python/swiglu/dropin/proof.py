@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from ..torch.plan import DTYPES
-from ..torch.recipe import Recipe, child_at, has_foreign_forward, has_own_call, hooked, is_transposed, name_of, obstacle
-from ..torch.recipe import UNVERSIONED, parts_of, tensors
+from ..torch.recipe import Recipe, base_at, child_at, has_foreign_forward, has_own_call, hooked, is_transposed, name_of
+from ..torch.recipe import UNVERSIONED, obstacle, parts_of, tensors
 from .forms import Found, whole_block
 from .standin import follow, original
 from .trace import Expression, NotProven, Tape, code_of
@@ -55,7 +55,7 @@ class Proof:
             return f"x has {x.dim()} dimensions, its forward asks for {self.rank}"
         if self.dtype is None and not self.without_bias:
             return None
-        down = child_at(module, self.recipe.down)._parameters
+        down = base_at(module, self.recipe.down)._parameters
         if self.dtype is not None and down["weight"].dtype != self.dtype:
             return f"its forward looks at dtypes, and the weights were {self.dtype} when it was patched"
         if self.without_bias and down["bias"] is not None:
@@ -154,7 +154,7 @@ def prove(module: nn.Module) -> Proof:
     )
     check_tensors(module, proof.recipe)
     if found.without_bias:
-        down = child_at(module, proof.recipe.down)
+        down = base_at(module, proof.recipe.down)
         if down.bias is not None:
             raise NotProven(f"a constant stands before {proof.recipe.down}, which has a bias")
         if down.weight.dtype == torch.float16:
@@ -186,6 +186,6 @@ def check_tensors(module: nn.Module, recipe: Recipe) -> None:
 
 def shape_of(module: nn.Module, name: Optional[str]) -> tuple[int, int]:
     """(outputs, inputs) of a child, whether its weight is there or freed."""
-    child: Any = child_at(module, name or "")
+    child = base_at(module, name or "")
     rows, cols = child.weight.shape
     return (cols, rows) if is_transposed(type(child)) else (rows, cols)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..torch.adapters import base_of, is_adapter
 from ..torch.recipe import add_linear, has_foreign_forward, has_own_call, is_linear, is_transposed, name_of
 from .trace import SAME, Expression, NamedFloat, NotProven, Tape, apply, check_modes, code_of
 
@@ -176,6 +177,8 @@ def call(module: nn.Module, tape: Tape, path: str, args: Any, kwargs: Any) -> An
     if only is not None:
         if is_linear(cls) or (isinstance(module, nn.Linear) and _prove_linear(module)):
             return _linear(module, tape, path, only)
+        if is_adapter(cls):  # what it adds is looked at in each call
+            return _linear(base_of(module), tape, path, only)
         if name_of(module):
             inplace = {"inplace": True} if getattr(module, "inplace", False) else None
             return Expression(tape, "call", path, only, options=inplace, lead=only.lead, width=only.width)

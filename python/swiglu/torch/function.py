@@ -63,7 +63,8 @@ def ffn(
     Tensors are float32, float16 or bfloat16, in any mix; a transposed weight (conv1d.weight.t()) is used as it lies.
     Gradients of weights and biases are computed in float32 and rounded once to the parameter's gradient dtype; with
     parameter.grad_dtype = torch.float32 they stay float32. Under autocast x and y become low precision, as for nn.Linear,
-    and weights are rounded inside. Second derivatives are not available. Parameters of an activation get no gradient.
+    and weights are rounded inside. Second derivatives (create_graph=True) are computed by PyTorch's operators, which take the
+    block once more and keep all that they keep. Parameters of an activation get no gradient.
     Raises ValueError (shapes, devices, names) and TypeError (dtypes); tensors on other devices go through PyTorch.
     """
     if not isinstance(x, Tensor):

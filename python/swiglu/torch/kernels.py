@@ -14,28 +14,38 @@ from .._c.library import check, lib
 from .._c.threads import workspace
 from .results import empty, give_back_scratch
 from .packed import find, forget_weight
-from .plan import DTYPES, Parts, address, as_rows, dtype_number, empty_result, give_back_plan, n_rows, take_plan
+from .plan import DTYPES, NO_HEADS, Heads, Parts, address, as_rows, dtype_number, empty_result, give_back_plan, n_rows
+from .plan import take_plan
 from .team import team
 
 
-def _forward(x: Tensor, parts: Parts, activation: str, layout: str, compute: str, keep: bool) -> tuple[Tensor, Tensor]:
+def forward(
+    x: Tensor,
+    parts: Parts,
+    activation: str,
+    layout: str,
+    compute: str,
+    keep: bool,
+    heads: Heads = NO_HEADS,
+    y_dtype: Optional[torch.dtype] = None,
+) -> tuple[Tensor, Tensor]:
+    """(y, what is kept: with keep False nothing of use). y has the dtype of x where none is given."""
     forget_weight(parts[2])
-    plan = take_plan(x, parts, activation, layout, compute)
-    held = plan.point(parts)
+    plan = take_plan(x, parts, activation, layout, compute, heads)
+    held = plan.point((*parts, *heads))
     flags = abi.TRAIN_KEEP_GATE_UP if keep else abi.TRAIN_KEEP_X
     runner, m = team(), n_rows(x)
     work_bytes, kept_bytes = plan.sizes(m, flags, runner.n_threads)
-    y = empty_result(x, plan.d_out)
+    y = empty_result(x, plan.d_out, y_dtype)
     kept = empty(x, (kept_bytes // 4,), torch.float32) if keep else y
     rows, ld = as_rows(x)
-    dtype = DTYPES[x.dtype]
     status = lib.swiglu_train_forward(
         plan.desc_ref,
         plan.options_ref,
         m,
         flags,
-        abi.Rows(address("x", rows), dtype, ld),
-        abi.Rows(y.data_ptr(), dtype, 0),
+        abi.Rows(address("x", rows), DTYPES[x.dtype], ld),
+        abi.Rows(y.data_ptr(), DTYPES[y.dtype], 0),
         kept.data_ptr() if keep else None,
         workspace.reserve(work_bytes),
         runner.address,
@@ -59,7 +69,7 @@ def ffn(
     layout: str,
     compute: str,
 ) -> Tensor:
-    return _forward(x, (gate, up, down, gate_bias, up_bias, down_bias), activation, layout, compute, False)[0]
+    return forward(x, (gate, up, down, gate_bias, up_bias, down_bias), activation, layout, compute, False)[0]
 
 
 def ffn_keep(
@@ -74,7 +84,7 @@ def ffn_keep(
     layout: str,
     compute: str,
 ) -> tuple[Tensor, Tensor]:
-    return _forward(x, (gate, up, down, gate_bias, up_bias, down_bias), activation, layout, compute, True)
+    return forward(x, (gate, up, down, gate_bias, up_bias, down_bias), activation, layout, compute, True)
 
 
 def ffn_backward(
@@ -96,14 +106,31 @@ def ffn_backward(
     """Gradients of x (bit 0 of needs), gate (bit 1), up, down, gate_bias, up_bias, down_bias (bit 6), those asked for; each
     in the dtype of its tensor, or with its bit in wide in float32 (not x)."""
     parts: Parts = (gate, up, down, gate_bias, up_bias, down_bias)
-    plan = take_plan(x, parts, activation, layout, compute)
+    return backward(dy, kept, x, parts, activation, layout, compute, needs, wide)
+
+
+def backward(
+    dy: Tensor,
+    kept: Optional[Tensor],
+    x: Tensor,
+    parts: Parts,
+    activation: str,
+    layout: str,
+    compute: str,
+    needs: int,
+    wide: int,
+    heads: Heads = NO_HEADS,
+) -> list[Tensor]:
+    """As ffn_backward. With heads: gradients of x, of the heads in place of gate, up and down, and of the biases."""
+    plan = take_plan(x, parts, activation, layout, compute, heads)
     if dy.shape != (*x.shape[:-1], plan.d_out):
         raise ValueError(f"dy has shape {tuple(dy.shape)}, expected {(*x.shape[:-1], plan.d_out)}")
     dy_dtype = dtype_number("dy", dy)
-    held = plan.point(parts)
+    held = plan.point((*parts, *heads))
     flags = abi.TRAIN_KEEP_X if kept is None else abi.TRAIN_KEEP_GATE_UP
     runner, m = team(), n_rows(x)
-    outputs, narrow, memory, gradient_flags = plan.point_gradients(x, parts, needs, wide)
+    trained = parts if heads is NO_HEADS else (*heads, *parts[3:])
+    outputs, narrow, memory, gradient_flags = plan.point_gradients(x, trained, needs, wide)
     flags |= gradient_flags
     work_bytes, kept_bytes = plan.sizes(m, flags, runner.n_threads)
     if kept is not None:
@@ -134,17 +161,16 @@ def ffn_backward(
     return outputs
 
 
-def run_handle(handle: Handle, x: Tensor, d_out: int) -> Tensor:
+def run_handle(handle: Handle, x: Tensor, d_out: int, y_dtype: Optional[torch.dtype] = None) -> Tensor:
     """y of a prepared block."""
-    y = empty_result(x, d_out)
+    y = empty_result(x, d_out, y_dtype)
     runner, m = team(), n_rows(x)
     rows, ld = as_rows(x)
-    dtype = DTYPES[x.dtype]
     status = lib.swiglu_forward(
         handle.pointer,
         m,
-        abi.Rows(address("x", rows), dtype, ld),
-        abi.Rows(y.data_ptr(), dtype, 0),
+        abi.Rows(address("x", rows), DTYPES[x.dtype], ld),
+        abi.Rows(y.data_ptr(), DTYPES[y.dtype], 0),
         workspace.reserve(handle.work_bytes(m, runner.n_threads)),
         runner.address,
     )
@@ -168,5 +194,5 @@ def ffn_packed(
     parts: Parts = (gate, up, down, gate_bias, up_bias, down_bias)
     block = find(x, parts, activation, layout, compute)
     if block is None:
-        return _forward(x, parts, activation, layout, compute, False)[0]
+        return forward(x, parts, activation, layout, compute, False)[0]
     return run_handle(block.handle, x, block.d_out)

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from . import kernels
+from .plain import plain_ffn
 from .plan import NoMemory, check_devices, check_shapes, dtype_number, empty_gradient, n_rows
+from .second import differentiable
 
 _BLOCK = (
     "Tensor x, Tensor? gate, Tensor? up, Tensor down, Tensor? gate_bias, Tensor? up_bias, Tensor? down_bias,"
@@ -90,17 +92,12 @@ def _wide(block: Sequence[Optional[Tensor]]) -> int:
     return wide
 
 
-class _NoSecond(torch.autograd.Function):
-    """Passes gradients on, as a function of all that they depend on, whose own gradient is an error: a second derivative
-    must not be taken for zero."""
-
-    @staticmethod
-    def forward(ctx: Any, n: int, *tensors: Optional[Tensor]) -> Any:
-        return tuple(None if t is None else t.view_as(t) for t in tensors[:n])
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Optional[Tensor]) -> Any:
-        raise RuntimeError("swiglu: ffn has no second derivatives (its backward was run with create_graph=True)")
+def _plain(config: tuple[str, str, str], x: Tensor, *parts: Any) -> Tensor:
+    """In plain operators, which want one dtype."""
+    if all(part is None or part.dtype is x.dtype for part in parts):
+        return plain_ffn(x, parts, config[0], config[1])
+    wide = tuple(None if part is None else part.float() for part in parts)
+    return plain_ffn(x.float(), wide, config[0], config[1]).to(x.dtype)  # type: ignore[arg-type]
 
 
 def _backward(tensors: Sequence[Optional[Tensor]], config: tuple[Any, ...]) -> list[Tensor]:
@@ -141,7 +138,9 @@ class _Differentiable(torch.autograd.Function):
             if torch.is_grad_enabled():  # create_graph
                 with torch.no_grad():
                     gradients = _backward(tensors, config)
-                gradients = _NoSecond.apply(len(gradients), *gradients, *tensors)  # type: ignore[no-untyped-call]
+                wanted = tuple(place - 2 for place in places)
+                again = functools.partial(_plain, ctx.config)
+                gradients = list(differentiable(again, wanted, gradients, dy, block))
             else:
                 gradients = _backward(tensors, config)
             for place, gradient in zip(places, gradients):

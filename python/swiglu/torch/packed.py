@@ -14,8 +14,8 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from collections.abc import Iterator
-from typing import Any, Optional
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -24,10 +24,11 @@ from .._c.handle import Handle
 from .plan import DTYPES, NAMES, Parts, Plan, address, check_shapes
 
 LINE_BYTES = 64
+Config = tuple[str, str, str, Hashable]  # activation, layout, compute, and of what is beside the weights
 LINES = 16  # sampled per weight, 2 of them at its ends
 
 
-def _state(parts: Parts) -> list[Any]:
+def _state(parts: Sequence[Optional[Tensor]]) -> list[Any]:
     state: list[Any] = []
     for part in parts:
         if part is None:
@@ -56,29 +57,42 @@ def memory_of(tensor: Tensor) -> int:
             return 0
 
 
+class Beside(NamedTuple):
+    """What a copy is made of besides the parts: more tensors, how they are used, and the parts with them."""
+
+    tensors: Sequence[Optional[Tensor]]
+    config: Hashable
+    join: Callable[[], tuple[Parts, Any]]  # the parts to pack, and what else belongs to the copy
+
+
 class PackedBlock:
     """A packed copy with all that tells whether it is still true."""
 
-    def __init__(self, x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> None:
-        plan = Plan(x, parts, activation, layout, compute)
-        self.config = (activation, layout, compute)
+    def __init__(self, x: Tensor, parts: Parts, config: Config, beside: Optional[Beside]) -> None:
+        down, token = address("down", parts[2]), object()
+        made_of = (*parts, *beside.tensors) if beside else parts
+        self.config, self.d_in = config, x.shape[-1] if x.dim() else 0
+        self.joined: Any = None
+        if beside:
+            parts, self.joined = beside.join()
+            x = x.new_empty(0, next(part.shape[1] for part in parts[:2] if part is not None))
+        plan = Plan(x, parts, *config[:3])
         held = plan.point(parts)
-        self._state = _state(parts)
-        present = [part for part in parts if part is not None]
+        self._state = _state(made_of)
+        present = [part for part in made_of if part is not None]
         self._lines = [line for part in present for line in _sample_lines(part)]
         self._samples = [line.raw for line in self._lines]
         self.handle = Handle(plan.desc, plan.options)
-        del held
-        self.d_in, self.d_out = plan.d_in, plan.d_out
+        del held, parts
+        self.d_out = plan.d_out
         self.storages = frozenset(memory_of(part) for part in present)
         self.places = tuple(part.data_ptr() for part in present)
-        down, token = parts[2].data_ptr(), object()
         self.token = token  # in place of the block itself, which would hold itself
         self._watches = [
             (weakref.ref(part.untyped_storage(), lambda _: _discard(down, token)), memory_of(part)) for part in present
         ]
 
-    def is_current(self, state: list[Any], config: tuple[str, str, str]) -> bool:
+    def is_current(self, state: list[Any], config: Config) -> bool:
         return self._state == state and self.config == config and self._samples == [line.raw for line in self._lines]
 
     def moved(self) -> list[Any]:
@@ -140,15 +154,18 @@ def _is_lent(parts: Parts) -> bool:
     return any(storage in _lent for storage in storages)
 
 
-def find(x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> Optional[PackedBlock]:
-    """The packed copy of these weights, made where there is none or it is stale; x fits it. None where they are not to be
-    packed."""
-    config = (activation, layout, compute)
+def find(
+    x: Tensor, parts: Parts, activation: str, layout: str, compute: str, beside: Optional[Beside] = None
+) -> Optional[PackedBlock]:
+    """The packed copy of these weights, made where there is none or it is stale; x fits it. One copy at most has something
+    beside the weights. None where they are not to be packed."""
+    config = (activation, layout, compute, beside.config if beside else None)
+    made_of: Sequence[Optional[Tensor]] = (*parts, *beside.tensors) if beside else parts
     try:
-        down, state = parts[2].data_ptr(), _state(parts)
+        down, state = parts[2].data_ptr(), _state(made_of)
     except (AttributeError, RuntimeError):  # no tensor, one without memory, or one without a version counter
         check_shapes(x, parts, layout)
-        if any(part is not None and part.is_inference() for part in parts):
+        if any(part is not None and part.is_inference() for part in made_of):
             return None
         raise
     for block in _blocks.get(down, ()):
@@ -158,11 +175,13 @@ def find(x: Tensor, parts: Parts, activation: str, layout: str, compute: str) ->
             return block
     if _is_lent(parts):
         return None
-    made = PackedBlock(x, parts, activation, layout, compute)
+    made = PackedBlock(x, parts, config, beside)
     for part in parts:
         if part is not None:
             _packed_at[part.untyped_storage()] = part.untyped_storage().data_ptr()
     others = [b for b in _blocks.get(down, ()) if (b.config, b.places) != (made.config, made.places)]
+    if beside:
+        others = [b for b in others if b.joined is None]
     _blocks[down] = [*others[1 - _MOST_OF_ONE :], made]
     return made
 

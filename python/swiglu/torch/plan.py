@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import threading
 from collections.abc import Sequence
 from typing import Any, Optional
@@ -21,6 +22,7 @@ from .results import empty, take_scratch
 # gate, up, down and their biases, in this order everywhere
 Parts = tuple[Optional[Tensor], Optional[Tensor], Tensor, Optional[Tensor], Optional[Tensor], Optional[Tensor]]
 NAMES = ("gate", "up", "down", "gate_bias", "up_bias", "down_bias")
+_POINTED = (*NAMES, "the head of gate", "the head of up", "the head of down")
 DTYPES = {torch.float32: abi.F32, torch.float16: abi.F16, torch.bfloat16: abi.BF16}
 _PACKED = ("gate_up", "up_gate", "interleaved")
 _SMALL = 1 << 20  # values that need no thought about pages
@@ -140,17 +142,18 @@ def n_rows(x: Tensor) -> int:
     return m
 
 
-def empty_result(x: Tensor, width: int) -> Tensor:
-    """Uninitialised and contiguous, [..., width] where x is [..., any]."""
-    if x.shape[-1] == width and x.is_contiguous():
+def empty_result(x: Tensor, width: int, dtype: Optional[torch.dtype] = None) -> Tensor:
+    """Uninitialised and contiguous, [..., width] where x is [..., any]; of its dtype where none is given."""
+    if dtype is None and x.shape[-1] == width and x.is_contiguous():
         return torch.empty_like(x) if x.numel() < _SMALL else empty(x, x.shape, x.dtype)
-    return empty(x, (*x.shape[:-1], width), x.dtype)
+    return empty(x, (*x.shape[:-1], width), dtype or x.dtype)
 
 
 class Plan:
     """One description, used by one call at a time: another thread, or a signal handler, may run while the library reads it."""
 
     key: Any = None  # among the plans of a thread
+    _dx_dtype: Optional[torch.dtype] = None  # None: that of x
 
     def __init__(self, x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> None:
         self.d_in, self.d_ff, self.d_out = check_shapes(x, parts, layout)
@@ -183,17 +186,17 @@ class Plan:
         self._dx = self.grads.dx
         self._sizes: dict[tuple[int, int, int], tuple[int, int]] = {}
 
-    def point(self, parts: Parts) -> Sequence[Optional[Tensor]]:
+    def point(self, parts: Sequence[Optional[Tensor]]) -> Sequence[Optional[Tensor]]:
         """Sets the addresses; the result must live until the call returns."""
         held: Sequence[Optional[Tensor]] = parts
         if self._copied:
             held = [p.contiguous() if i in self._copied and p is not None else p for i, p in enumerate(parts)]
         for i, target in self._targets:
-            target.data = address(NAMES[i], held[i])  # type: ignore[arg-type]
+            target.data = address(_POINTED[i], held[i])  # type: ignore[arg-type]
         return held
 
     def point_gradients(
-        self, x: Tensor, parts: Parts, needs: int, wide: int
+        self, x: Tensor, parts: Sequence[Optional[Tensor]], needs: int, wide: int
     ) -> tuple[list[Tensor], list[tuple[Tensor, Tensor]], Optional[Tensor], int]:
         """Allocates the gradients that are needed (bit 0: x, bit 1 + i: part i) and sets their addresses; the others are
         not computed. Gradients have the dtype of their part, or float32 where wide has their bit. The library computes
@@ -205,9 +208,9 @@ class Plan:
         n_scratch = 0
         self._dx.data = None
         if needs & 1:
-            dx = empty_result(x, self.d_in)
+            dx = empty_result(x, self.d_in, self._dx_dtype)
             outputs.append(dx)
-            self._dx.data, self._dx.dtype = dx.data_ptr(), DTYPES[x.dtype]
+            self._dx.data, self._dx.dtype = dx.data_ptr(), DTYPES[dx.dtype]
         for i, target, field in self._gradients:
             address = None
             if needs & (2 << i):
@@ -233,7 +236,7 @@ class Plan:
             setattr(target, field, memory.data_ptr() + 4 * at)
         return outputs, [(g, memory.as_strided(g.shape, g.stride(), at)) for g, _, _, at in narrow], memory, flags
 
-    def _gradient_flags(self, parts: Parts, needs: int, wide: int) -> int:
+    def _gradient_flags(self, parts: Sequence[Optional[Tensor]], needs: int, wide: int) -> int:
         for i in range(3):
             part = parts[i]
             if part is not None and needs & (2 << i) and (part.dtype is not torch.bfloat16 or wide & (2 << i)):
@@ -270,6 +273,34 @@ class Plan:
         check(status, "ffn", error)
 
 
+# The first columns of gate and up and the first rows of down, where they lie in tensors of their own (docs/training.md)
+Heads = tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]]
+NO_HEADS: Heads = (None, None, None)
+
+
+class HeadPlan(Plan):
+    """x, y and the bias of down are as wide as the matrices with their heads, parts are what is behind them. Parts of the
+    gradients are (*heads, *biases); all of them and that of x are float32."""
+
+    def __init__(self, x: Tensor, parts: Parts, heads: Heads, activation: str, layout: str, compute: str) -> None:
+        n_in = next((head.shape[1] for head in heads[:2] if head is not None), 0)
+        n_out = 0 if heads[2] is None else heads[2].shape[0]
+        bias = None if parts[5] is None else parts[5][n_out:]
+        super().__init__(x[..., n_in:], (*parts[:5], bias), activation, layout, compute)
+        self.d_in += n_in
+        self.d_out += n_out
+        self.desc.d_in, self.desc.d_out = self.d_in, self.d_out
+        self._gradients = [entry for entry in self._gradients if entry[0] >= 3]
+        for i, (name, head) in enumerate(zip(NAMES, heads)):
+            if head is not None:
+                target = getattr(self.desc, f"{name}_head")
+                target.dtype, (target.rows, target.cols) = DTYPES[head.dtype], head.shape
+                self._targets.append((len(NAMES) + i, target))
+                self._gradients.append((i, getattr(self.grads, name), "data"))
+        self._gradients.sort(key=operator.itemgetter(0))
+        self._dx_dtype = torch.float32
+
+
 class _Plans(threading.local):
     def __init__(self) -> None:
         self.known: dict[Any, Plan] = {}  # those that no call uses
@@ -279,10 +310,12 @@ _local = _Plans()
 _MOST = 1024  # plans per thread; a process with more shapes than this starts again
 
 
-def take_plan(x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> Plan:
-    """A plan of these weights for the calling thread, to be given back after the call; x fits it."""
+def take_plan(
+    x: Tensor, parts: Parts, activation: str, layout: str, compute: str, heads: Heads = NO_HEADS
+) -> Plan:
+    """A plan of these weights for the calling thread, to be given back after the call; x fits it. Heads are contiguous."""
     signature: list[Any] = [activation, layout, compute]
-    for part in parts:
+    for part in parts if heads is NO_HEADS else (*parts, *heads):
         if part is None:
             signature.append(None)
         else:
@@ -290,7 +323,10 @@ def take_plan(x: Tensor, parts: Parts, activation: str, layout: str, compute: st
     key = tuple(signature)
     plan = _local.known.pop(key, None)
     if plan is None:
-        plan = Plan(x, parts, activation, layout, compute)
+        if heads is NO_HEADS:
+            plan = Plan(x, parts, activation, layout, compute)
+        else:
+            plan = HeadPlan(x, parts, heads, activation, layout, compute)
         plan.key = key
     elif x.dim() == 0 or x.shape[-1] != plan.d_in or x.dtype not in DTYPES or x.layout is not torch.strided:
         check_shapes(x, parts, layout)

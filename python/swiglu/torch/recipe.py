@@ -14,9 +14,13 @@ from torch.autograd import forward_ad
 from torch.nn.modules import module as _hooks
 
 from .._c.activation import Activation
+from . import adapters
+from .adapters import base_of, is_adapter
 from .function import ffn
+from .lora import Update, lora_ffn
 from .plan import DTYPES, Parts
 
+PLAIN = (torch.Tensor, nn.Parameter)
 # What an operator can take: tensors, and what torch.compile and torch.export put in their place.
 TENSORS = (torch.Tensor, nn.Parameter, FakeTensor, FunctionalTensor)  # torch.compile of 2.7 knows no frozenset
 
@@ -53,6 +57,11 @@ def child_at(module: nn.Module, path: str) -> Any:
         for name in path.split("."):
             found = found._modules.get(name) if found is not None else None
     return found
+
+
+def base_at(module: nn.Module, path: str) -> Any:
+    """The layer whose weight a product takes: the child there, or what its adapters stand on."""
+    return base_of(child_at(module, path))
 
 
 # Classes whose product is taken over, with the forward that is known; transformers' Conv1D, which stores its weight as
@@ -137,7 +146,7 @@ def parts_of(module: nn.Module, recipe: Recipe) -> Parts:
             weights.append(None)
             biases.append(None)
             continue
-        child: Any = child_at(module, name)
+        child = base_at(module, name)
         weight = child._parameters["weight"]
         weights.append(weight.t() if is_transposed(type(child)) else weight)
         biases.append(child._parameters["bias"])
@@ -145,9 +154,15 @@ def parts_of(module: nn.Module, recipe: Recipe) -> Parts:
 
 
 def tensors(module: nn.Module, recipe: Recipe) -> list[torch.Tensor]:
-    """Every parameter of the block."""
-    children: list[Any] = [child_at(module, name) for name in recipe.linears]
+    """Every parameter of the block, without those of adapters."""
+    children = [base_at(module, name) for name in recipe.linears]
     return [t for child in children for t in child._parameters.values() if t is not None]
+
+
+def updates_of_block(module: nn.Module, recipe: Recipe) -> list[list[Update]]:
+    """What active adapters add to gate, up and down now."""
+    names = (recipe.gate, recipe.up, recipe.down)
+    return [[] if name is None else adapters.updates_of(child_at(module, name)) for name in names]
 
 
 def has_foreign_forward(module: nn.Module) -> bool:
@@ -180,6 +195,19 @@ def hooked(child: Any) -> bool:
     )
 
 
+def _obstacle_of_adapter(child: Any, tensor_classes: tuple[type, ...]) -> Optional[str]:
+    if tensor_classes is not TENSORS:
+        return "an adapter needs the weights beside it"
+    if torch.compiler.is_compiling():
+        return "torch.compile takes its adapters one by one"
+    return "it has hooks" if hooked(child) else adapters.obstacle(child)
+
+
+def is_adapted(module: nn.Module, recipe: Recipe) -> bool:
+    """Whether adapters are attached to one of the children, active or not."""
+    return any(is_adapter(type(child_at(module, name))) for name in recipe.linears)
+
+
 def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: tuple[type, ...] = TENSORS) -> Optional[str]:
     """Why the children must be called one by one now; None where one evaluation of the whole block is the same."""
     if (
@@ -191,6 +219,11 @@ def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: tuple[type, ...]
         return "global module hooks are registered"
     for name in recipe.linears:
         child: Any = child_at(module, name)
+        if is_adapter(type(child)):
+            reason = _obstacle_of_adapter(child, tensor_classes)
+            if reason is not None:
+                return f"{name}: {reason}"
+            child = base_of(child)
         cls = type(child)
         if not is_linear(cls):
             return f"{name} is a {cls.__name__} of {cls.__module__}, not a plain nn.Linear"
@@ -223,8 +256,13 @@ def obstacle_of_input(x: Any, module: nn.Module, recipe: Recipe, freed: bool = F
     """Why this x goes through the children; None where it need not."""
     if type(x) not in TENSORS:
         return f"x is a {type(x).__name__}"
-    child: Any = child_at(module, recipe.down)
-    weight = child._parameters["weight"]
+    weight = base_at(module, recipe.down)._parameters["weight"]
+    if is_adapted(module, recipe):
+        if type(x) not in PLAIN or not x.is_cpu:
+            return f"x is a {type(x).__name__} on {x.device}, and there are adapters"
+        if torch.is_grad_enabled() and any(p is not None and p.requires_grad for p in parts_of(module, recipe)[:3]):
+            if any(updates_of_block(module, recipe)):
+                return "base weights are trained beside adapters"
     if not (x.is_cpu or (x.is_meta and weight.is_meta)):
         return f"x is on {x.device}"
     if not (weight.is_cpu or freed or x.is_meta):
@@ -248,7 +286,7 @@ def obstacle_of_input(x: Any, module: nn.Module, recipe: Recipe, freed: bool = F
 def check_meta(x: Any, module: nn.Module, recipe: Recipe) -> None:
     """Raises where one of x and the weights has values and the other none: PyTorch's products without a bias return memory
     that nothing has written then."""
-    weight: Any = child_at(module, recipe.down)._parameters["weight"]
+    weight = base_at(module, recipe.down)._parameters["weight"]
     if isinstance(x, torch.Tensor) and x.is_meta != weight.is_meta:
         raise ValueError(f"x is on {x.device}, {recipe.down}.weight is on {weight.device}")
 
@@ -258,7 +296,7 @@ def check_input(x: Any, module: nn.Module, recipe: Recipe) -> None:
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"x must be a torch.Tensor, not {type(x).__name__}")
     check_meta(x, module, recipe)
-    weight: Any = child_at(module, recipe.down)._parameters["weight"]
+    weight = base_at(module, recipe.down)._parameters["weight"]
     if x.dtype != weight.dtype and not (x.is_meta or torch.is_autocast_enabled(x.device.type)):
         raise TypeError(f"x is {x.dtype}, {recipe.down}.weight is {weight.dtype}")
 
@@ -267,15 +305,15 @@ def evaluate(
     module: nn.Module, recipe: Recipe, x: torch.Tensor, policy: str = "recompute", compute: str = "auto"
 ) -> torch.Tensor:
     """The block of x, once nothing is in the way."""
-    y = ffn(
-        x,
-        *parts_of(module, recipe),
-        activation=recipe.activation,
-        layout=recipe.layout,
-        policy=policy,
-        compute=compute,
-        packed=not module.training,
-    )
+    parts, updates = parts_of(module, recipe), updates_of_block(module, recipe)
+    options: dict[str, Any] = {
+        "activation": recipe.activation,
+        "layout": recipe.layout,
+        "policy": policy,
+        "compute": compute,
+        "packed": not module.training,
+    }
+    y = lora_ffn(x, parts, updates, **options) if any(updates) else ffn(x, *parts, **options)
     return finish(module, recipe, y)
 
 
