@@ -110,7 +110,8 @@ static enum swiglu_status pack_depths(const struct job *job, const struct source
     size_t ld;
     TRY(find_rows(half->matrix, k, 1, n_k, buffer, &at, &ld, error));
     const struct swiglu_view v = {.main = {at + half->first * bytes, half->matrix->dtype, half->stride, ld / bytes}};
-    char *dst = p->data + swiglu_form_bytes(form, lanes, k) + (size_t)s->half * p->units_per_panel * swiglu_forms[form].lane_bytes;
+    const size_t half_bytes = p->units_per_panel * swiglu_forms[form].lane_bytes;
+    char *dst = p->data + swiglu_form_bytes(form, lanes, k) + (size_t)s->half * half_bytes;
     for (size_t unit = 0; unit < p->n_units; unit += p->units_per_panel, dst += p->panel_bytes)
         swiglu_view_pack(job->kern, v, unit, swiglu_min(p->units_per_panel, p->n_units - unit), 0, n_k, form, dst);
     return SWIGLU_OK;

@@ -8,7 +8,8 @@
 
 static size_t slice_k_of(const struct swiglu_pass *p, size_t lanes) {
     const size_t chunks = p->slice_bytes / swiglu_form_bytes(p->weights.product->path->form, lanes, SWIGLU_CHUNK);
-    if (p->tile_end - p->tile == 1 && p->weights.kind == SWIGLU_PACKED) return swiglu_max(p->weights.product->k, 1); /* nothing is read again */
+    if (p->tile_end - p->tile == 1 && p->weights.kind == SWIGLU_PACKED)
+        return swiglu_max(p->weights.product->k, 1); /* nothing is read again */
     return swiglu_max(chunks, 1) * SWIGLU_CHUNK;
 }
 
@@ -35,8 +36,8 @@ static void aim_store(const struct swiglu_pass *p, unsigned mr, size_t row, size
     if (a->sum != a->y) swiglu_fetch_add(list, a->sum, a->rows, r->sum_bytes, columns * sizeof(float));
 }
 
-static void run_slice(const struct swiglu_pass *p, const struct swiglu_slice *s, size_t panels, const struct swiglu_slice *next, float *c,
-                      size_t c_per_row) {
+static void run_slice(const struct swiglu_pass *p, const struct swiglu_slice *s, size_t panels,
+                      const struct swiglu_slice *next, float *c, size_t c_per_row) {
     const struct swiglu_product *w = p->weights.product;
     const size_t first_row = swiglu_tiles_row(p->rows, p->tile), n_tiles = p->tile_end - p->tile;
     const size_t per_row = panels * 2 * p->kern->vl;
@@ -84,9 +85,7 @@ void swiglu_pass_run(const struct swiglu_pass *p) {
             const int last = k + s.n == w->k;
             struct swiglu_slice next = {.panel = last ? panel + panels : panel, .k = last ? 0 : k + s.n};
             next.n = swiglu_min(slice_k, w->k - next.k);
-            const int more = next.panel < p->panel_end;
-            if (more && p->weights.kind == SWIGLU_PACKED) next.w0 = w->data + next.panel * w->panel_bytes + swiglu_form_bytes(w->path->form, 2 * (size_t)p->kern->vl, next.k);
-            run_slice(p, &s, panels, more ? &next : NULL, c, c_per_row);
+            run_slice(p, &s, panels, next.panel < p->panel_end ? &next : NULL, c, c_per_row);
             k += s.n;
         } while (k < w->k);
     }
@@ -94,7 +93,8 @@ void swiglu_pass_run(const struct swiglu_pass *p) {
 
 size_t swiglu_pass_panels(const struct swiglu_product *product, const struct swiglu_tiles *rows, size_t n_rows,
                           unsigned n_threads) {
-    const size_t step = swiglu_path_panels(product->path, &rows->a), all = swiglu_max(swiglu_ceil_div(product->n_panels, step) * step, step);
+    const size_t step = swiglu_path_panels(product->path, swiglu_tiles_shape(rows, 0));
+    const size_t all = swiglu_max(swiglu_ceil_div(product->n_panels, step) * step, step);
     /* 100 GFLOP/s and 15 GB/s are round figures of a recent core: only the size of tickets depends on them */
     const double flops = 4 * (double)n_rows * (double)product->k * (double)product->units_per_panel;
     const double us = swiglu_max((size_t)(flops / 100e3), (size_t)((double)product->panel_bytes / 15e3)) + 0.1;

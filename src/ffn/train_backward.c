@@ -251,7 +251,8 @@ static void finish_scattered(void *ctx, const struct swiglu_pass *p, unsigned ti
     const struct target *g = ctx;
     const struct swiglu_shape *t = swiglu_tiles_shape(p->rows, tile);
     const size_t column = panel * p->weights.product->units_per_panel, row = swiglu_tiles_row(p->rows, tile);
-    const size_t lanes = 2 * (size_t)swiglu_path_panels(p->weights.product->path, t) * p->kern->vl, valid = swiglu_min(p->weights.product->n_units - column, lanes);
+    const size_t lanes = 2 * (size_t)swiglu_path_panels(p->weights.product->path, t) * p->kern->vl;
+    const size_t valid = swiglu_min(p->weights.product->n_units - column, lanes);
     const size_t rows = swiglu_min(t->mr, g->n_rows - row);
     for (size_t r = 0; r < rows; r++)
         for (size_t j = 0; j < valid; j++) {

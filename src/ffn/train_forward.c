@@ -56,7 +56,8 @@ static void clear_padding(const struct swiglu_step *s, const struct swiglu_produ
         const unsigned n = (unsigned)swiglu_min(s->m - row, SWIGLU_ROW_BLOCK);
         const struct swiglu_tiles rows = swiglu_tiles_of(s->kern, n);
         const size_t written = swiglu_tiles_row(&rows, swiglu_tiles_count(&rows)), kept = swiglu_kept_rows(n);
-        const size_t panels = swiglu_path_panels(up->path, &rows.a), lanes = panels * 2 * s->kern->vl, groups = swiglu_ceil_div(up->n_panels, panels);
+        const size_t panels = swiglu_path_panels(up->path, swiglu_tiles_shape(&rows, 0)), lanes = panels * 2 * s->kern->vl;
+        const size_t groups = swiglu_ceil_div(up->n_panels, panels);
         float *const at = saved + row * per_row;
         for (size_t g = 0; g < groups && written < kept; g++)
             memset(at + (g * kept + written) * lanes, 0, (kept - written) * lanes * sizeof(float));

@@ -37,7 +37,8 @@ size_t swiglu_raw_turn(const struct swiglu_raw *raw, int form, size_t col, int h
 static void pack_raw(const struct swiglu_raw *raw, const struct swiglu_kern *kern, const struct swiglu_product *product,
                      size_t panel, size_t n_panels, size_t k, size_t n_k, char *dst) {
     const int form = product->path->form;
-    const size_t vector = (size_t)kern->vl * swiglu_forms[form].lane_bytes, bytes = swiglu_form_bytes(form, 2 * (size_t)kern->vl, n_k);
+    const size_t vector = (size_t)kern->vl * swiglu_forms[form].lane_bytes;
+    const size_t bytes = swiglu_form_bytes(form, 2 * (size_t)kern->vl, n_k);
     for (size_t i = 0; i < n_panels; i++, dst += bytes) {
         const size_t lane = swiglu_min((panel + i) * product->units_per_panel, product->n_units);
         const size_t n_lanes = swiglu_min(product->units_per_panel, product->n_units - lane);

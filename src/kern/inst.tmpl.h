@@ -3,9 +3,16 @@
  * Everything of one level: included once by each isa_*.c after its vec_*.h, ends in the level's table.
  *
  * Parameters: LEVEL (name in function names), LEVEL_ISA (enum swiglu_isa); ROWS_MANY_A, ROWS_MANY_B rows of the two tiles
- * of many rows and MANY_PANELS that they span, chosen so that accumulators and operands just fit the registers; FEW_8 where 8
- * rows of one panel fit, too.
+ * of many rows and MANY_PANELS that they span, chosen so that accumulators and operands just fit the registers; ROWS_FEW_C,
+ * _D and _E rows of those of few rows, beside 1 and 2 (0 = none), and FEW_ROWS, up to which they win.
  */
+#if !defined(ROWS_FEW_C) /* 32 vector registers of 16 lanes */
+#define ROWS_FEW_C 4
+#define ROWS_FEW_D 8
+#define ROWS_FEW_E 10
+#define FEW_ROWS 44
+#endif
+
 #define KERN_PASTE(a, b, c, d) a##b##_##c##_##d
 #define KERN_EXPAND(a, b, c, d) KERN_PASTE(a, b, c, d)
 #define KERN_TILE(wt, shape) KERN_EXPAND(swiglu_tile_, wt, shape, LEVEL)
@@ -94,7 +101,8 @@ const struct swiglu_kern KERN_EXPAND(swiglu_, kern, table, LEVEL) = {
     .isa = LEVEL_ISA,
     .vl = VL,
     .rows_many = {ROWS_MANY_A, ROWS_MANY_B},
-    .rows_few = {1, 2, 4, FEW_8 ? 8 : 0},
+    .rows_few = {1, 2, ROWS_FEW_C, ROWS_FEW_D, ROWS_FEW_E},
+    .few = FEW_ROWS,
     .path = {[SWIGLU_FORM_F32][SWIGLU_ARITH_F32] = &KERN_PATH(f32),
              [SWIGLU_FORM_F16][SWIGLU_ARITH_F32] = &KERN_PATH(f16),
              [SWIGLU_FORM_BF16][SWIGLU_ARITH_F32] = &KERN_PATH(bf16),

@@ -12,7 +12,10 @@
 #define ROWS_MANY_A 6
 #define ROWS_MANY_B 4
 #define MANY_PANELS 1
-#define FEW_8 0
+#define ROWS_FEW_C 6
+#define ROWS_FEW_D 0
+#define ROWS_FEW_E 0
+#define FEW_ROWS 6
 #define LEVEL_TARGET "avx2,fma,f16c"
 
 #include "kern/vec_avx2.h"

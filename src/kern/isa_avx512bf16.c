@@ -12,7 +12,6 @@
 #define ROWS_MANY_A 6
 #define ROWS_MANY_B 4
 #define MANY_PANELS 2
-#define FEW_8 1
 #define LEVEL_TARGET "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,f16c"
 
 #include "kern/vec_avx512.h"

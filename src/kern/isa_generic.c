@@ -12,7 +12,10 @@
 #define ROWS_MANY_A 4
 #define ROWS_MANY_B 2
 #define MANY_PANELS 2
-#define FEW_8 0
+#define ROWS_FEW_C 4
+#define ROWS_FEW_D 0
+#define ROWS_FEW_E 0
+#define FEW_ROWS 8
 
 #include "kern/vec_generic.h"
 #include "kern/inst.tmpl.h"

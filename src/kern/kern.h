@@ -80,7 +80,7 @@ struct swiglu_tile_args {
 };
 typedef void swiglu_tile_fn(const struct swiglu_tile_args *args);
 
-enum { SWIGLU_N_MANY = 2, SWIGLU_N_FEW = 4, SWIGLU_N_READERS = 3 };
+enum { SWIGLU_N_MANY = 2, SWIGLU_N_FEW = 5, SWIGLU_N_READERS = 3 };
 
 /* How a product whose panels have one form runs in one arithmetic. */
 struct swiglu_path {
@@ -174,6 +174,7 @@ struct swiglu_kern {
     unsigned vl;
     unsigned rows_many[SWIGLU_N_MANY]; /* the larger first */
     unsigned rows_few[SWIGLU_N_FEW];   /* the smallest first; 0 = none */
+    unsigned few;                      /* rows up to which they win */
     const struct swiglu_path *path[SWIGLU_N_FORMS][SWIGLU_N_ARITH]; /* NULL where there is none */
     void (*stage)(const struct swiglu_stage_args *args);
     void (*hidden)(const struct swiglu_hidden_args *args);

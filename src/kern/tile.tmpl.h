@@ -6,8 +6,8 @@
  *   TILE_NAME      the function
  *   TILE_MR        rows, a literal: GCC keeps accumulators in registers only for literal array sizes
  *   TILE_PANELS    1 or 2 adjacent panels, two vectors each
- *   TILE_PREFETCH  0 none (m = 1: the hardware prefetcher is best alone), 1 the weight stream 16 KB ahead (m of a few),
- *                  2 the next tile's rows and the next weights, a line per two steps (many rows)
+ *   TILE_PREFETCH  0 none (up to 4 rows the hardware prefetcher is best alone), 1 the weight stream 16 KB ahead (few rows
+ *                  that keep it waiting), 2 the next tile's rows and the next weights, a line per two steps (many rows)
  * and from a wt_*.h: W_K_STEP, W_LANE_BYTES, W_SUBSTEPS (staged elements a step reads, highest k first), W_LOAD(p, s)
  *   a vector of weights for substep s, W_DOT(acc, w, x), W_ENTER, W_LEAVE and W_PIN2/W_PIN4 around a chain.
  * Tested combinations: test/check runs every function that a table names.
@@ -55,7 +55,7 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
 #if TILE_PREFETCH == 1
                 SW_UNROLL for (size_t i = 0; i < 2 * TILE_PANEL_BYTES; i += 64) SW_PREFETCH_L2(w0 + 16384 + i);
 #elif TILE_PREFETCH == 2
-                SW_UNROLL for (int s = 0; s < W_SUBSTEPS; s++) SW_PREFETCH_L2(next_x + 64 * s); /* rows go by so fast */
+                SW_UNROLL for (int s = 0; s < W_SUBSTEPS; s++) SW_PREFETCH_L2(next_x + 64 * s); /* a tile is soon through */
                 SW_PREFETCH_L2(next_w);
                 SW_PREFETCH_L1(next_out); /* one at a time: a burst of misses keeps the loads of the loop waiting */
                 next_out += 64;

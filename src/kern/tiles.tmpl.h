@@ -26,18 +26,26 @@
 #define TILE_NAME KERN_TILE(WT, 2)
 #define TILE_MR 2
 #define TILE_PANELS 1
-#define TILE_PREFETCH 1
+#define TILE_PREFETCH 0
 #include "kern/tile.tmpl.h"
 
-#define TILE_NAME KERN_TILE(WT, 4)
-#define TILE_MR 4
+#define TILE_NAME KERN_TILE(WT, c)
+#define TILE_MR ROWS_FEW_C
+#define TILE_PANELS 1
+#define TILE_PREFETCH (ROWS_FEW_C > 4)
+#include "kern/tile.tmpl.h"
+
+#if ROWS_FEW_D
+#define TILE_NAME KERN_TILE(WT, d)
+#define TILE_MR ROWS_FEW_D
 #define TILE_PANELS 1
 #define TILE_PREFETCH 1
 #include "kern/tile.tmpl.h"
+#endif
 
-#if FEW_8
-#define TILE_NAME KERN_TILE(WT, 8)
-#define TILE_MR 8
+#if ROWS_FEW_E
+#define TILE_NAME KERN_TILE(WT, e)
+#define TILE_MR ROWS_FEW_E
 #define TILE_PANELS 1
 #define TILE_PREFETCH 1
 #include "kern/tile.tmpl.h"
@@ -50,9 +58,12 @@ static const struct swiglu_path KERN_PATH(WT) = {
     .panels = MANY_PANELS,
     .fetch_k = 2 * W_K_STEP, /* every two steps */
     .many = {KERN_TILE(WT, a), KERN_TILE(WT, b)},
-    .few = {KERN_TILE(WT, 1), KERN_TILE(WT, 2), KERN_TILE(WT, 4),
-#if FEW_8
-            KERN_TILE(WT, 8)
+    .few = {KERN_TILE(WT, 1), KERN_TILE(WT, 2), KERN_TILE(WT, c),
+#if ROWS_FEW_D
+            KERN_TILE(WT, d),
+#endif
+#if ROWS_FEW_E
+            KERN_TILE(WT, e)
 #endif
     }};
 

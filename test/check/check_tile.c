@@ -6,7 +6,7 @@
 #include "base/half.h"
 #include "check/check.h"
 
-enum { MAX_K = 2049, MAX_ROWS = 8, MAX_LANES = 64, SLOT_X = 0, SLOT_W0, SLOT_W1, SLOT_C, SLOT_Y };
+enum { MAX_K = 2049, MAX_ROWS = 10, MAX_LANES = 64, SLOT_X = 0, SLOT_W0, SLOT_W1, SLOT_C, SLOT_Y };
 
 /* The numbers of one call, unpacked: rows of x, and of w one row per output. */
 static float x_of[MAX_ROWS][MAX_K], w_of[MAX_LANES][MAX_K], c_before[MAX_ROWS][MAX_LANES];
