@@ -104,6 +104,7 @@ void cli_checkpoint_open(struct cli_checkpoint *layers, const char *path, const 
         struct swiglu_act act;
         cli_parse_activation(options->activation, &act);
     }
+    cli_refuse_dash(path, "a checkpoint is read by places, so it cannot be standard input");
     cli_require(swiglu_model_open(path, options, &layers->model, &error), &error, path);
     cli_require(swiglu_model_query(layers->model, &layers->info), NULL, path);
     const unsigned version = layers->info.format_version;
@@ -124,11 +125,66 @@ void cli_checkpoint_close(struct cli_checkpoint *layers) {
     swiglu_model_close(layers->model);
 }
 
+int cli_block_follows(const struct swiglu_model_block_info *a, const struct swiglu_model_block_info *b) {
+    if (a->expert >= 0 || b->expert >= 0) return a->layer == b->layer && a->expert >= 0 && b->expert == a->expert + 1;
+    return a->expert == b->expert && b->layer == a->layer + 1;
+}
+
+struct cli_block_label cli_range_label(const struct swiglu_model_block_info *first,
+                                       const struct swiglu_model_block_info *last) {
+    struct cli_block_label label = cli_block_label(first);
+    if (first->expert >= 0) {
+        if (last->expert != first->expert)
+            snprintf(label.words, sizeof label.words, "%zu expert %d-%d", first->layer, first->expert, last->expert);
+    } else if (last->layer != first->layer) {
+        snprintf(label.words, sizeof label.words, "%zu-%zu%s", first->layer, last->layer,
+                 first->expert == SWIGLU_EXPERT_SHARED ? " shared expert" : "");
+    }
+    return label;
+}
+
+/* Reasons name tensors, and these their layer: the numbers of the two layers are taken for one another. */
+static int same_reason(const struct swiglu_model_block_info *a, const struct swiglu_model_block_info *b) {
+    char number_a[24], number_b[24];
+    const size_t n_a = (size_t)snprintf(number_a, sizeof number_a, ".%zu.", a->layer),
+                 n_b = (size_t)snprintf(number_b, sizeof number_b, ".%zu.", b->layer);
+    const char *p = a->reason, *q = b->reason;
+    if (strcmp(a->kind, b->kind)) return 0;
+    while (*p || *q) {
+        if (!strncmp(p, number_a, n_a) && !strncmp(q, number_b, n_b)) {
+            p += n_a, q += n_b;
+        } else if (*p++ != *q++) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+size_t cli_next_left_out(const struct cli_checkpoint *layers, size_t i, size_t *last) {
+    struct swiglu_model_block_info at, next;
+    const size_t n = layers->info.n_blocks;
+    for (; i < n; i++) {
+        at = cli_model_block(layers->model, i);
+        if (!at.usable) break;
+    }
+    *last = i;
+    for (size_t k = i + 1; k < n; k++) {
+        next = cli_model_block(layers->model, k);
+        if (next.usable) continue;
+        if (!cli_block_follows(&at, &next) || !same_reason(&at, &next)) break;
+        at = next, *last = k;
+    }
+    return i;
+}
+
 void cli_checkpoint_note_left_out(const struct cli_checkpoint *layers) {
-    for (size_t i = 0; i < layers->info.n_blocks; i++) {
-        struct swiglu_model_block_info block = cli_model_block(layers->model, i);
-        if (!block.usable)
-            cli_note("%s: layer %s is left out: %s", layers->path, cli_block_label(&block).words, block.reason);
+    size_t last;
+    for (size_t i = 0; (i = cli_next_left_out(layers, i, &last)) < layers->info.n_blocks; i = last + 1) {
+        const struct swiglu_model_block_info first = cli_model_block(layers->model, i),
+                                             end = cli_model_block(layers->model, last);
+        const int several = first.layer != end.layer;
+        cli_note("%s: layer%s %s %s left out: %s", layers->path, several ? "s" : "", cli_range_label(&first, &end).words,
+                 several ? "are" : "is", first.reason);
     }
 }
 

@@ -30,7 +30,14 @@ struct cli_block_label cli_block_label(const struct swiglu_model_block_info *blo
 void cli_json_expert(const struct swiglu_model_block_info *block);
 struct swiglu_model_block_info cli_model_block(const struct swiglu_model *model, size_t i);
 struct swiglu_tensor_info cli_model_tensor(const struct swiglu_model *model, size_t i);
-/* One line on stderr for each block that is left out. */
+/* Whether b, which is next to a in some list, is the next layer, or the next expert of the same layer. */
+int cli_block_follows(const struct swiglu_model_block_info *a, const struct swiglu_model_block_info *b);
+/* "0-29", "3 expert 0-7": blocks of which each follows the one before. */
+struct cli_block_label cli_range_label(const struct swiglu_model_block_info *first,
+                                       const struct swiglu_model_block_info *last);
+/* The first block from i on that is left out; n_blocks: none. *last: of those that follow it for the same reason. */
+size_t cli_next_left_out(const struct cli_checkpoint *layers, size_t i, size_t *last);
+/* One line on stderr for the blocks that are left out, each reason once. */
 void cli_checkpoint_note_left_out(const struct cli_checkpoint *layers);
 
 /* m rows of noise, each times the weight of the block's norm where the file has one of that width. */

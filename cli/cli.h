@@ -42,6 +42,10 @@ void *cli_alloc(size_t n, size_t size); /* n * size zeroed bytes; fails with CLI
 /* Memory that nothing has touched, on huge pages, as programs that care for speed take it: with small ones a training step is
  * 1 to 6 % slower. NULL where there is none; for free(). */
 void *cli_alloc_huge(size_t bytes);
+/* A file name for a line of text, control bytes as \xNN; the result lives until exit. */
+const char *cli_printable(const char *s);
+/* Fails where path is "-", which elsewhere means standard input or output; why: what it cannot be here. */
+void cli_refuse_dash(const char *path, const char *why);
 /* A file name or value as it can be pasted into a shell; the result lives until exit. */
 const char *cli_quote(const char *s);
 

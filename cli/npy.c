@@ -118,8 +118,8 @@ static void parse_descr(struct reader *r) {
     else if (strchr(value, 'O'))
         fail_format(r, "descr", offset, "'%s' is an object array (pickle), which is never read", value);
     else
-        fail_format(r, "descr", offset, "'%s'%s; only '<f4' and '<f2' are read", value,
-                    value[0] == '>' ? " is big-endian" : "");
+        fail_format(r, "descr", offset, "'%s'%s; only '<f4' and '<f2' are read: store it with numpy.save(..., x.astype('<f4'))",
+                    value, value[0] == '>' ? " is big-endian" : "");
 }
 
 static int take_word(struct reader *r, const char *word) {
@@ -273,7 +273,7 @@ void cli_npy_read(const char *path, struct cli_npy *array) {
     close(r.fd);
 }
 
-void cli_npy_write(const char *path, const struct cli_npy *array) {
+void cli_npy_write(const struct cli_npy *array) {
     char text[512];
     enum { PREAMBLE = 10, ALIGNMENT = 64 };
     size_t n = (size_t)snprintf(text, sizeof text, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
@@ -284,7 +284,6 @@ void cli_npy_write(const char *path, const struct cli_npy *array) {
     while ((PREAMBLE + n + 1) % ALIGNMENT) text[n++] = ' ';
     text[n++] = '\n';
     unsigned char preamble[PREAMBLE] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)n, (unsigned char)(n >> 8)};
-    cli_output_open(path);
     cli_output_write(preamble, sizeof preamble);
     cli_output_write(text, n);
     cli_output_write(array->data, array->n_elems * sizeof(float));

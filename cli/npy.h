@@ -19,6 +19,7 @@ struct cli_npy {
 
 /* Fails with CLI_USAGE on a file that cannot be opened or breaks the format, CLI_IO when a read or memory fails. */
 void cli_npy_read(const char *path, struct cli_npy *array);
-void cli_npy_write(const char *path, const struct cli_npy *array);
+/* To the output that is open, which is then complete. */
+void cli_npy_write(const struct cli_npy *array);
 
 #endif

@@ -13,6 +13,8 @@
 
 static int progress_shown;
 
+static int is_control(char c) { return (unsigned char)c < 0x20 || c == 0x7f; }
+
 /* A file's name or contents may hold terminal escape codes; they are printed as \xNN. */
 static void print_line(const char *format, va_list args) {
     char shortened[2048], *whole = NULL;
@@ -23,7 +25,7 @@ static void print_line(const char *format, va_list args) {
     va_end(again);
     fputs("swiglu: ", stderr);
     for (const char *p = whole ? whole : shortened; *p; p++) {
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+        if (is_control(*p))
             fprintf(stderr, "\\x%02x", (unsigned)(unsigned char)*p);
         else
             putc(*p, stderr);
@@ -117,6 +119,24 @@ void *cli_alloc(size_t n, size_t size) {
     if (p && huge) memset(p, 0, n * size);
     if (!p) cli_fail(CLI_IO, "out of memory: %zu x %zu bytes", n, size);
     return p;
+}
+
+const char *cli_printable(const char *s) {
+    size_t n = 0;
+    for (const char *p = s; *p; p++) n += is_control(*p) ? 4 : 1;
+    if (n == strlen(s)) return s;
+    char *made = cli_alloc(n + 1, 1), *out = made;
+    for (; *s; s++) {
+        if (is_control(*s))
+            out += sprintf(out, "\\x%02x", (unsigned)(unsigned char)*s);
+        else
+            *out++ = *s;
+    }
+    return made;
+}
+
+void cli_refuse_dash(const char *path, const char *why) {
+    if (!strcmp(path, "-")) cli_fail(CLI_USAGE, "-: %s; a file of that name is ./-", why);
 }
 
 const char *cli_quote(const char *s) {

@@ -90,7 +90,8 @@ static void scan(struct check *check, size_t i) {
         return;
     }
     if (finding.n_bad)
-        cli_note("%s: tensor %s: %s, %s %llu, offset %llu (%llu such in the tensor)", check->path, tensor.name,
+        cli_note("%s: tensor %s: %s, %s %llu, offset %llu (%llu such in the tensor)",
+                 check->layers.info.n_files > 1 ? tensor.file : check->path, tensor.name,
                  finding.what, finding.in_blocks ? "block" : "element", (unsigned long long)finding.index,
                  (unsigned long long)finding.offset, (unsigned long long)finding.n_bad);
     *(finding.n_bad ? &check->n_failed : &check->n_passed) += 1;

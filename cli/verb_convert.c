@@ -96,7 +96,7 @@ static void print_result(const struct cli_checkpoint *layers, const char *out, c
                          const struct progress *progress) {
     size_t n = count_converted(layers, dtype), kept = layers->info.n_tensors - n;
     if (!progress->json) {
-        printf("%s: ", out);
+        printf("%s: ", cli_printable(out));
         if (dtype != SWIGLU_DTYPE_KEEP) printf("%zu weight%s to %s, ", n, n == 1 ? "" : "s", type);
         printf("%zu tensor%s with their bits, %llu bytes of tensors\n", kept, kept == 1 ? "" : "s",
                (unsigned long long)progress->total);
@@ -177,6 +177,7 @@ static int act_convert(const struct cli_verb *verb, int argc, char **argv) {
     if (!type && !layout && !convert.split_max_bytes)
         cli_fail(CLI_USAGE, "convert: --type, --layout or --split-max-size is expected; try 'swiglu convert --help'");
     const char *out = argv[optind + 1];
+    cli_refuse_dash(out, "a checkpoint is read back before it appears, so it cannot go to standard output");
     struct swiglu_error error = {.struct_size = sizeof error};
     struct cli_checkpoint layers;
     cli_checkpoint_open(&layers, argv[optind], &model, NULL);

@@ -16,6 +16,7 @@
 #include "machine.h"
 #include "noise.h"
 #include "npy.h"
+#include "output.h"
 #include "quantile.h"
 
 struct run {
@@ -121,6 +122,7 @@ static void describe_block(struct run *run, size_t i, struct swiglu_desc *desc, 
 static void open_input(struct run *run) {
     run->m = run->tokens;
     if (!run->input_path) return;
+    cli_refuse_dash(run->input_path, "x is read from a file, not from standard input");
     cli_npy_read(run->input_path, &run->input);
     size_t width = run->input.shape[run->input.rank - 1];
     for (size_t i = 0; i < run->n_blocks; i++) { /* before the first block is computed */
@@ -156,6 +158,7 @@ static void open_run(struct run *run) {
         if (!run->n_blocks) cli_fail(CLI_USAGE, "%s: no feed-forward block that can be evaluated", run->path);
     }
     open_input(run);
+    if (run->output_path) cli_refuse_dash(run->output_path, "standard output gets the report, y goes to a file");
     if (run->output_path && run->n_blocks > 1 && mkdir(run->output_path, 0777)) {
         struct stat status;
         int why = errno;
@@ -228,11 +231,16 @@ static void save_rows(const struct run *run, const struct result *result) {
         memcpy(array.shape, run->input.shape, sizeof array.shape);
         array.shape[array.rank - 1] = result->desc->d_out;
     }
+    cli_npy_write(&array);
+}
+
+/* Before the work: where it cannot be written, nothing is computed. */
+static void open_output(const struct run *run, const struct result *result) {
     char path[PATH_MAX];
     int n = run->n_blocks > 1 ? snprintf(path, sizeof path, "%s/%s.npy", run->output_path, result->label.name)
                               : snprintf(path, sizeof path, "%s", run->output_path);
     if ((size_t)n >= sizeof path) cli_fail(CLI_USAGE, "%s: %s", run->output_path, strerror(ENAMETOOLONG));
-    cli_npy_write(path, &array);
+    cli_output_open(path);
 }
 
 static void explain(const struct run *run, const struct result *result) {
@@ -264,13 +272,13 @@ static void explain(const struct run *run, const struct result *result) {
 static void print_heading(const struct run *run) {
     const struct swiglu_model_info *info = &run->layers.info;
     if (run->path)
-        printf("%s: %s%s%s, architecture %s, %zu of %zu blocks\n", run->path, info->name, *info->name ? ", " : "",
+        printf("%s: %s%s%s, architecture %s, %zu of %zu blocks\n", cli_printable(run->path), info->name, *info->name ? ", " : "",
                run->layers.format, *info->architecture ? info->architecture : "unnamed", run->n_blocks, info->n_blocks);
     else
         printf("a block of noise, activation %s, seed %llu\n", run->activation ? run->activation : "silu",
                (unsigned long long)run->seed);
     printf("%zu row%s of x from %s, %u thread%s, compute %s\n\n", run->m, run->m == 1 ? "" : "s",
-           run->input_path ? run->input_path : run->path ? "noise times the layer's norm weight" : "noise",
+           run->input_path ? cli_printable(run->input_path) : run->path ? "noise times the layer's norm weight" : "noise",
            run->machine.n_threads, run->machine.n_threads == 1 ? "" : "s", cli_compute_name(run->compute));
     printf("layer  widths       weights      kernel               time ms   tokens/s  share of limit                 "
            "  digest of y     %s\n", run->check ? "    error/B  typical  rel. error" : "");
@@ -379,6 +387,7 @@ static void run_block(struct run *run, size_t i, size_t *n_rows, int *expanded) 
     result.label = cli_block_label(&result.block);
     snprintf(what, sizeof what, "layer %s", result.label.words);
     cli_progress("%s (%zu of %zu)", what, i + 1, run->n_blocks);
+    if (run->output_path) open_output(run, &result);
     float *x = make_input(run, i, desc.d_in);
     cli_job_open(&job, &run->machine, &desc, run->compute, run->m, x, what);
     if (run->digest)

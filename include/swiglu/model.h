@@ -47,12 +47,29 @@ struct swiglu_model_info {
     const char *name;         /* general.name, escaped; "" when the file has none */
     uint64_t file_bytes;      /* of all files that hold tensors or are shards */
     size_t n_tensors, n_blocks, n_warnings, n_files; /* files: those of file_bytes */
+    size_t n_metadata;
 };
 /* memory   strings live until close     errors  E_ARGUMENT     threads  any     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_model_query(const struct swiglu_model *model,
                                                                    struct swiglu_model_info *info);
 /* memory   NULL after the last; lives until close     threads  any     since  0.1 */
 SWIGLU_API const char *swiglu_model_warning(const struct swiglu_model *model, size_t i);
+
+struct swiglu_metadata_info {
+    size_t struct_size;
+    const char *key;  /* escaped for printing */
+    const char *type; /* "string", "u32", "f32", "bool", ...; of an array that of its elements */
+    int is_array;
+    int kept;         /* 0: a value too long to be kept */
+    uint64_t count;   /* of an array: its elements */
+};
+/* what     entry i of the metadata, a GGUF file's keys or what __metadata__ of a safetensors file holds, in their order. value
+ *          gets the value in words, escaped and cut to value_bytes with a NUL; the elements of an array stand behind
+ *          commas; "" where it is not kept
+ * errors   E_ARGUMENT (index, value NULL)     memory  key and type live until close     threads  any     since  0.1 */
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_model_metadata(const struct swiglu_model *model, size_t i,
+                                                                      struct swiglu_metadata_info *info, char *value,
+                                                                      size_t value_bytes);
 
 struct swiglu_tensor_info {
     size_t struct_size;
@@ -63,6 +80,7 @@ struct swiglu_tensor_info {
     uint64_t dims[4];      /* outermost first: a weight of [rows, cols] has dims[0] rows; of more than 4 dimensions the
                               last ones are multiplied */
     uint64_t offset, bytes;/* in its file */
+    const char *file;      /* path of that, for messages: escaped, a long one by its end */
 };
 /* errors   E_ARGUMENT (index)     memory  strings live until close     threads  any     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_model_tensor(const struct swiglu_model *model, size_t i,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model.h: arguments checked, then down to what the files hold (io/checkpoint.c) and what becomes of it (io/convert.c). */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/act.h"
@@ -49,9 +50,30 @@ enum swiglu_status swiglu_model_query(const struct swiglu_model *model, struct s
                                      .name = name ? name : "",
                                      .n_tensors = c->names.n,
                                      .n_blocks = model->layers.n,
-                                     .n_warnings = c->warnings.n};
+                                     .n_warnings = c->warnings.n,
+                                     .n_metadata = model->is_gguf ? g->keys.n : c->keys.n};
     for (size_t i = 0; i < c->n_files; i++)
         if (c->files[i].fd >= 0) full.file_bytes += c->files[i].bytes, full.n_files++; /* config and index are closed */
+    return swiglu_struct_out(info, &full, sizeof full);
+}
+
+enum swiglu_status swiglu_model_metadata(const struct swiglu_model *model, size_t i, struct swiglu_metadata_info *info,
+                                         char *value, size_t value_bytes) {
+    if (!model || !info || !value || !value_bytes) return SWIGLU_E_ARGUMENT;
+    struct swiglu_metadata_info full = {.struct_size = sizeof full, .type = "string", .kept = 1, .count = 1};
+    const struct swiglu_names *keys = model->is_gguf ? &model->gguf.keys : &model->catalog.keys;
+    if (i >= keys->n) return SWIGLU_E_ARGUMENT;
+    full.key = swiglu_names_at(keys, i);
+    if (model->is_gguf) {
+        const struct swiglu_kv *kv = &model->gguf.kvs[i];
+        full.type = swiglu_kv_type_name(kv->type);
+        full.is_array = (int)kv->is_array;
+        full.kept = kv->value != SWIGLU_KV_NOT_KEPT;
+        if (kv->is_array) full.count = kv->count;
+        swiglu_gguf_words(&model->gguf, kv, value, value_bytes);
+    } else {
+        snprintf(value, value_bytes, "%s", swiglu_names_at(&model->catalog.values, i));
+    }
     return swiglu_struct_out(info, &full, sizeof full);
 }
 
@@ -68,7 +90,8 @@ enum swiglu_status swiglu_model_tensor(const struct swiglu_model *model, size_t 
                                       .dtype_name = swiglu_tensor_type_name(t),
                                       .n_dims = t->n_dims,
                                       .offset = t->offset,
-                                      .bytes = t->bytes};
+                                      .bytes = t->bytes,
+                                      .file = model->catalog.files[t->file].shown};
     memcpy(full.dims, t->dims, sizeof full.dims);
     return swiglu_struct_out(info, &full, sizeof full);
 }

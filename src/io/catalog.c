@@ -81,5 +81,7 @@ void swiglu_catalog_close(struct swiglu_catalog *c) {
     swiglu_names_free(&c->names);
     swiglu_free(c->tensors);
     swiglu_names_free(&c->warnings);
+    swiglu_names_free(&c->keys);
+    swiglu_names_free(&c->values);
     *c = (struct swiglu_catalog){0};
 }

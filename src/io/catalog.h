@@ -26,6 +26,7 @@ struct swiglu_catalog {
     struct swiglu_tensor *tensors;
     size_t tensors_capacity;
     struct swiglu_names warnings;
+    struct swiglu_names keys, values; /* __metadata__ of the first safetensors file that has one; long values are cut */
 };
 
 /* Opens one more file; it is the last one of the list. */

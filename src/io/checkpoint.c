@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "io/folder.h"
+#include "io/foreign.h"
 #include "io/gguf_layers.h"
 #include "io/gguf_set.h"
 #include "io/hf_layers.h"
@@ -28,6 +29,7 @@ static enum swiglu_status model_format(struct swiglu_model *m, const char *path,
 static enum swiglu_status model_read_file(struct swiglu_model *m, const char *path, struct swiglu_error *error) {
     struct swiglu_shard_name name;
     TRY(swiglu_catalog_add_file(&m->catalog, path, error));
+    TRY(swiglu_foreign_check(&m->catalog.files[0], error));
     TRY(model_format(m, path, error));
     if (m->is_gguf) return swiglu_gguf_open(&m->gguf, &m->catalog, path, error);
     m->catalog.partial = swiglu_shard_name(path, ".safetensors", &name) && name.count > 1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "io/gguf.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -68,6 +69,51 @@ bool swiglu_gguf_real(const struct swiglu_gguf *g, const struct swiglu_kv *kv, u
     if (kv->type != SWIGLU_KV_F64) return false;
     memcpy(out, p, sizeof *out);
     return true;
+}
+
+const char *swiglu_kv_type_name(uint32_t type) {
+    static const char *const names[SWIGLU_KV_TYPES] = {"u8", "i8", "u16", "i16", "u32", "i32", "f32",
+                                                       "bool", "string", "array", "u64", "i64", "f64"};
+    return type < SWIGLU_KV_TYPES ? names[type] : "";
+}
+
+/* Value i of one that is no string. */
+static void gguf_word(const struct swiglu_gguf *g, const struct swiglu_kv *kv, uint64_t i, char dst[32]) {
+    uint64_t integer;
+    double real;
+    if (kv->type == SWIGLU_KV_BOOL) {
+        snprintf(dst, 32, "%s", *gguf_element(g, kv, i) ? "true" : "false");
+    } else if (swiglu_gguf_real(g, kv, i, &real)) {
+        snprintf(dst, 32, "%.*g", kv->type == SWIGLU_KV_F32 ? 9 : 17, real);
+    } else if (swiglu_gguf_integer(g, kv, i, &integer)) {
+        snprintf(dst, 32, "%llu", (unsigned long long)integer);
+    } else { /* a negative integer, and nothing else */
+        snprintf(dst, 32, "%lld", (long long)integer);
+    }
+}
+
+void swiglu_gguf_words(const struct swiglu_gguf *g, const struct swiglu_kv *kv, char *dst, size_t n) {
+    static const char more[] = "...";
+    size_t at = 0;
+    dst[0] = 0;
+    if (kv->value == SWIGLU_KV_NOT_KEPT) return;
+    if (kv->type == SWIGLU_KV_STRING) {
+        const char *text = g->values + kv->value;
+        const bool cut = strlen(text) >= n && n > sizeof more;
+        snprintf(dst, n, "%.*s%s", cut ? (int)(n - sizeof more) : (int)n, text, cut ? more : "");
+        return;
+    }
+    for (uint64_t i = 0; i < kv->count; i++) {
+        char word[32];
+        gguf_word(g, kv, i, word);
+        const size_t bytes = strlen(word) + (i ? 2 : 0);
+        const bool last = i + 1 == kv->count;
+        if (at + bytes + (last ? 1 : sizeof more + 2) > n) {
+            snprintf(dst + at, n - at, "%s%s", i ? ", " : "", more);
+            return;
+        }
+        at += (size_t)snprintf(dst + at, n - at, "%s%s", i ? ", " : "", word);
+    }
 }
 
 enum swiglu_status swiglu_gguf_read(struct swiglu_gguf *g, struct swiglu_catalog *catalog, size_t file,

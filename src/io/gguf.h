@@ -55,4 +55,10 @@ const char *swiglu_gguf_text(const struct swiglu_gguf *g, const struct swiglu_kv
 bool swiglu_gguf_integer(const struct swiglu_gguf *g, const struct swiglu_kv *kv, uint64_t i, uint64_t *out);
 bool swiglu_gguf_real(const struct swiglu_gguf *g, const struct swiglu_kv *kv, uint64_t i, double *out);
 
+const char *swiglu_kv_type_name(uint32_t type);
+
+/* The value in words: a string as it is kept, numbers, the elements of an array behind commas; "" where it is not kept, "..." at
+ * the end where it is cut. */
+void swiglu_gguf_words(const struct swiglu_gguf *g, const struct swiglu_kv *kv, char *dst, size_t n);
+
 #endif

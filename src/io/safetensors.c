@@ -26,7 +26,7 @@ struct st_parser {
     uint64_t data_start, data_bytes;
     bool told_field;
     const char *name; /* of the tensor that is being read */
-    struct swiglu_names metadata;
+    struct swiglu_names metadata, values;
     struct swiglu_json json;
 };
 
@@ -217,6 +217,9 @@ static enum swiglu_status st_metadata(struct st_parser *p) {
             return swiglu_json_fail(json, json->offset, "__metadata__.%.80s: a string is expected, not %s",
                                     swiglu_names_at(&p->metadata, p->metadata.n - 1),
                                     swiglu_json_show(json, shown, sizeof shown));
+        if (!p->catalog->keys.n &&
+            swiglu_names_push(&p->values, json->text, swiglu_min(json->text_bytes, (size_t)SWIGLU_LIMIT_KEPT)))
+            return st_no_memory(p);
     }
     if (swiglu_names_sort(&p->metadata)) return st_no_memory(p);
     swiglu_names_duplicate(&p->metadata, &first, &second);
@@ -321,7 +324,12 @@ enum swiglu_status swiglu_safetensors_read(struct swiglu_catalog *catalog, size_
     if (!p) return swiglu_catalog_fail(catalog, file, error, SWIGLU_E_MEMORY, SWIGLU_NO_OFFSET, "out of memory");
     p->catalog = catalog, p->file = file, p->first = catalog->names.n, p->error = error;
     const enum swiglu_status status = st_read_all(p);
+    if (status == SWIGLU_OK && !catalog->keys.n) {
+        catalog->keys = p->metadata, catalog->values = p->values;
+        p->metadata = p->values = (struct swiglu_names){0};
+    }
     swiglu_names_free(&p->metadata);
+    swiglu_names_free(&p->values);
     swiglu_free(p);
     return status;
 }

@@ -26,6 +26,122 @@ def test_info_table(llama):
     assert "\x1b" not in text  # the file's name holds an escape code
 
 
+def test_alike_layers_share_a_line(tmp_path, llama):
+    lines = ok("info", llama).splitlines()
+    assert [line.split()[0] for line in lines[2:]] == ["layer", "0-2"]
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    for layer in range(6):
+        d = 64 if layer == 3 else 32
+        for name in ("gate", "up", "down"):
+            if layer != 5:
+                writer.add_tensor(f"blk.{layer}.ffn_{name}.weight", np.zeros((d, d), np.float32))
+    for layer in range(7, 12):
+        writer.add_tensor(f"blk.{layer}.ffn_gate_inp.weight", np.zeros((2, 2), np.float32))
+        if layer == 9:
+            writer.add_tensor(f"blk.{layer}.ffn_sub_norm.weight", np.zeros(2, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    first, second = ok("info", tmp_path / "m.gguf").split("left out, never evaluated:\n")
+    assert [line.split()[0] for line in first.splitlines()[3:] if line] == ["0-2", "3", "4"]
+    assert [line.split()[0] for line in second.splitlines()] == ["7-11"] and "blk.7.ffn_gate_inp.weight" in second
+    notes = call("run", tmp_path / "m.gguf", "--digest").stderr.splitlines()
+    assert len(notes) == 1 and "layers 7-11 are left out: tensor blk.7." in notes[0]
+    assert len(objects("info", tmp_path / "m.gguf")) == 1 + 10
+
+
+def test_info_tensors(llama):
+    head, *tensors = objects("info", llama, "--tensors")
+    theirs = gguf.GGUFReader(llama).tensors
+    assert head["tensors"] == len(tensors) == len(theirs)
+    for ours, t in zip(tensors, theirs, strict=True):
+        assert [ours[k] for k in ("tensor", "type", "offset", "bytes")] == [t.name, t.tensor_type.name, t.data_offset, t.n_bytes]
+        assert ours["shape"] == [int(n) for n in reversed(t.shape)]
+    text = ok("info", llama, "--tensors").splitlines()
+    assert len(text) == 3 + len(tensors) and "blk.0.ffn_up.weight" in "\n".join(text) and "48 x 32" in "\n".join(text)
+
+
+def test_info_metadata(tmp_path):
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer.add_string("text", "a\nb\x1b")
+    writer.add_bool("yes", True)
+    writer.add_int8("small", -5)
+    writer.add_uint64("large", 2**64 - 1)
+    writer.add_float32("real", 0.1)
+    writer.add_float64("double", 0.1)
+    writer.add_array("list", [1, -2, 3])
+    writer.add_array("flags", [True, False])
+    writer.add_array("long", list(range(5000)))
+    writer.add_array("words", ["a", "b"])
+    writer.add_array("row", list(range(100)))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    found = {o["key"]: o for o in objects("info", tmp_path / "m.gguf", "--metadata")[1:]}
+    value = {k: o["value"] for k, o in found.items()}
+    assert value["general.architecture"] == "llama" and value["text"] == r"a\x0ab\x1b" and value["yes"] == "true"
+    assert (value["small"], value["large"], value["list"], value["flags"]) == ("-5", str(2**64 - 1), "1, -2, 3", "true, false")
+    assert np.float32(value["real"]) == np.float32(0.1) and float(value["double"]) == 0.1
+    assert value["row"] == ", ".join(map(str, range(100)))
+    assert (found["list"]["type"], found["list"]["count"], found["words"]["type"]) == ("i32", 3, "string")
+    assert not found["long"]["kept"] and not found["words"]["kept"] and value["long"] == value["words"] == ""
+    text = ok("info", tmp_path / "m.gguf", "--metadata")
+    assert "\x1b" not in text and "5000 x i32" in text and "(not kept)" in text
+    assert next(line for line in text.splitlines() if line.startswith("row ")).endswith("...")
+
+
+def test_info_metadata_of_safetensors(tmp_path):
+    header = json.dumps({"__metadata__": {"format": "pt", "a": "x" * 5000, "b\n": "c\n"}}).encode()
+    (tmp_path / "m.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    found = {o["key"]: o["value"] for o in objects("info", tmp_path / "m.safetensors", "--metadata")[1:]}
+    assert found == {"format": "pt", "a": "x" * 4096, r"b\x0a": r"c\x0a"}
+
+
+FOREIGN = {"gzip": (b"\x1f\x8b\x08\0\0\0\0\0\0\3", "gunzip"), "torch": (b"PK\3\4" + bytes(60), "safetensors.torch.save_file"),
+           "pickle": (b"\x80\2}q\0", "save_file"), "lfs": (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+           "page": (b"<!DOCTYPE html>", "HTML"), "array": (b"\x93NUMPY\1\0", "--input"), "config": (b'{\n  "a": 1}', "JSON file"),
+           "zstd": (b"\x28\xb5\x2f\xfd" + bytes(9), "unzstd"), "hdf": (b"\x89HDF\r\n", "HDF5")}
+
+
+@pytest.mark.parametrize("name", ["x", "x.gguf", "x.safetensors", "pytorch_model.bin", "config.json"])
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_what_people_take_for_a_checkpoint(tmp_path, kind, name):
+    data, remedy = FOREIGN[kind]
+    (tmp_path / name).write_bytes(data)
+    fails("info", tmp_path / name, saying=remedy)
+
+
+def test_a_header_whose_length_looks_like_a_gzip_file(tmp_path):
+    header = b"{}".ljust(0x00088b1f)
+    (tmp_path / "m.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    assert "0 tensors" in ok("info", tmp_path / "m.safetensors")
+
+
+@pytest.mark.parametrize("command", [["info", "-"], ["run", "-"], ["check", "-"], ["convert", "-", "out.gguf", "--type", "f32"],
+                                     ["convert", "MODEL", "-", "--type", "f32"], ["run", "--input", "-"],
+                                     ["run", "MODEL", "--output", "-"], ["run", "--output", "-"]])
+def test_a_dash_is_no_file(tmp_path, llama, command):
+    fails(*[llama if word == "MODEL" else word for word in command], saying="a file of that name is ./-", cwd=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_headers_show_names_escaped(tmp_path, llama):
+    path = tmp_path / "a\x1b[2J\nb.gguf"
+    path.write_bytes(llama.read_bytes())
+    np.save(tmp_path / "x\n.npy", np.zeros((1, 32), np.float32))
+    for text in (ok("info", path), ok("run", path, "--tokens", "1"), ok("run", path, "--input", tmp_path / "x\n.npy"),
+                 ok("convert", path, tmp_path / "o\n\x1b.gguf", "--type", "f16"), ok("info", path, "--tensors")):
+        assert "\x1b" not in text and r"\x0a" in text
+
+
+@pytest.mark.parametrize("output", ["gone/y.npy", "/dev/full", "."])
+def test_an_output_that_cannot_be_is_told_before_the_work(tmp_path, llama, output):
+    """1e12 rows would take years, and more memory than there is."""
+    fails("run", llama, "--layers", "0", "--tokens", "1000000000000", "--output", output, saying=output, cwd=tmp_path)
+
+
 def test_info_json(llama):
     head, *blocks = objects("info", llama)
     assert head["format"] == "gguf" and head["architecture"] == "llama" and head["blocks"] == 3

@@ -317,7 +317,7 @@ def test_nothing_to_convert(tmp_path):
     fails("convert", model, tmp_path / "out.gguf", "--type", "f16", saying=f"{model}: no feed-forward block")
     model = write(tmp_path / "in.gguf", architecture="unheard")
     done = call("convert", model, tmp_path / "out.gguf", "--type", "f16")
-    assert done.returncode == 2 and "layer 0 is left out" in done.stderr and not (tmp_path / "out.gguf").exists()
+    assert done.returncode == 2 and "layers 0-1 are left out" in done.stderr and not (tmp_path / "out.gguf").exists()
     convert(model, tmp_path / "out.gguf", "--type", "f16", "--activation", "silu")
     assert_converted(model, tmp_path / "out.gguf", "f16")
 

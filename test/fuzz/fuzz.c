@@ -55,6 +55,17 @@ static void use_tensors(const struct swiglu_model *model, size_t n_tensors, size
     }
 }
 
+static void use_metadata(const struct swiglu_model *model, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        struct swiglu_metadata_info m = {.struct_size = sizeof m};
+        char words[5000];
+        for (size_t room = 1; room <= sizeof words; room = room == 1 ? 20 : 250 * room) {
+            MUST(!swiglu_model_metadata(model, i, &m, words, room) && strlen(words) < room && m.type[0]);
+            for (const char *p = words; *p; p++) MUST(*p >= ' ' && *p <= '~');
+        }
+    }
+}
+
 static void use_blocks(struct swiglu_model *model, size_t n_blocks, const char *file, size_t n) {
     for (size_t i = 0; i < n_blocks; i++) {
         struct swiglu_block *block = NULL;
@@ -90,6 +101,7 @@ void fuzz_model(const char *path, const char *named, size_t n) {
     MUST(info.file_bytes == n || (named != path && info.file_bytes < n)); /* one of several may be a model of its own */
     for (size_t i = 0; i < info.n_warnings; i++) MUST(swiglu_model_warning(model, i)[0]);
     use_tensors(model, info.n_tensors, n);
+    use_metadata(model, info.n_metadata);
     use_blocks(model, info.n_blocks, named, n);
     swiglu_model_close(model);
 }

@@ -243,6 +243,18 @@ class ModelInfo(ctypes.Structure):
         ("n_blocks", c_size_t),
         ("n_warnings", c_size_t),
         ("n_files", c_size_t),
+        ("n_metadata", c_size_t),
+    ]
+
+
+class MetadataInfo(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("key", c_char_p),
+        ("type", c_char_p),
+        ("is_array", c_int),
+        ("kept", c_int),
+        ("count", c_uint64),
     ]
 
 
@@ -256,6 +268,7 @@ class TensorInfo(ctypes.Structure):
         ("dims", c_uint64 * 4),
         ("offset", c_uint64),
         ("bytes", c_uint64),
+        ("file", c_char_p),
     ]
 
 
@@ -311,6 +324,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "swiglu_grads": Grads,
     "swiglu_model_options": ModelOptions,
     "swiglu_model_info": ModelInfo,
+    "swiglu_metadata_info": MetadataInfo,
     "swiglu_tensor_info": TensorInfo,
     "swiglu_model_block_info": ModelBlockInfo,
 }
@@ -361,6 +375,7 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "swiglu_model_open": (c_int, [c_char_p, POINTER(ModelOptions), POINTER(c_void_p), POINTER(Error)]),
     "swiglu_model_close": (None, [c_void_p]),
     "swiglu_model_query": (c_int, [c_void_p, POINTER(ModelInfo)]),
+    "swiglu_model_metadata": (c_int, [c_void_p, c_size_t, POINTER(MetadataInfo), c_void_p, c_size_t]),
     "swiglu_model_warning": (c_char_p, [c_void_p, c_size_t]),
     "swiglu_model_tensor": (c_int, [c_void_p, c_size_t, POINTER(TensorInfo)]),
     "swiglu_model_read": (c_int, [c_void_p, c_size_t, c_uint64, c_void_p, c_size_t, POINTER(Error)]),
