@@ -9,6 +9,7 @@
 #include "base/half.h"
 #include "dtype/dtype.h"
 #include "ref/act_double.h"
+#include "ref/int8.h"
 
 static const double U = 0x1p-24;     /* unit roundoff of f32 */
 static const double SAFE = 0x1p126;  /* sums of magnitudes below it cannot overflow in f32 */
@@ -22,10 +23,34 @@ struct estimate {
     int sure; /* 0: f32 may overflow or reach another class, so nothing is known */
 };
 
-struct sums { double value, magnitude; };
+struct sums {
+    double value, magnitude;
+    int sure; /* before magnitudes are looked at */
+};
 
-/* One copy of the weights as f32, row-major [outputs][inputs]. */
-struct weights { float *gate, *up, *down; };
+/* A matrix of the description: as f32, row-major [outputs][inputs], and where int8 compute reads it as it is stored, too. */
+struct matrix {
+    float *values;
+    const struct swiglu_dtype_row *type;
+    const unsigned char *stored;
+    void *owned; /* NULL, or what stored points to */
+    size_t ld_bytes;
+};
+struct weights { struct matrix gate, up, down; };
+
+/* One row of a matrix as its product takes it. */
+struct line {
+    double *values;
+    struct swiglu_quant_part *parts; /* int8 */
+};
+
+/* m rows of depth k as their product takes them. */
+struct rows {
+    int compute;
+    size_t k;
+    double *values;                  /* rounded where that computes in bf16; int8: as they are */
+    struct swiglu_ref_group *groups; /* int8: what stands for them */
+};
 
 /* One evaluation: rounded for these computes, into these arrays (all but y may be NULL). */
 struct evaluation {
@@ -33,24 +58,25 @@ struct evaluation {
     const struct weights *weights;
     size_t m;
     int compute_first, compute_down, y_dtype;
-    double *x;                 /* m x d_in, rounded */
-    double *w, *w_up;          /* one row of weights each, rounded */
-    double *hidden;            /* m x d_ff, as it enters down */
-    double *error[N_BOUNDS];   /* m x d_ff; infinite where the value is not sure */
+    struct rows x, h;
+    struct line gate, line;    /* of gate; of up or down */
+    double *error[N_BOUNDS];   /* m x d_ff, of h; infinite where the value is not sure */
     char *sure;                /* m */
     double *y, *bound[N_BOUNDS];
 };
 
 static double times(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; } /* an error of 0 stays 0 */
 
-static double growth(int kind, size_t k) {
-    const double depth = (double)k;
+static double growth(const struct rows *x, const struct line *w, int kind) {
+    const double depth = (double)x->k;
+    if (x->compute == SWIGLU_COMPUTE_INT8) return swiglu_ref_int8_growth(w->parts, x->k, kind == TYPICAL);
     return U * (kind == WORST ? fmin(depth, CHUNK) + ceil(depth / CHUNK) : 4 * sqrt(depth));
 }
 
-/* Each of k operations may lose this much to underflow, or to the flush of bf16 compute. */
-static double underflow(size_t k, int compute) {
-    return (double)k * (compute == SWIGLU_COMPUTE_BF16 ? 0x1p-126 : 0x1p-149);
+/* Each operation may lose this much to underflow, or to the flush of bf16 compute. */
+static double underflow(const struct rows *x) {
+    if (x->compute == SWIGLU_COMPUTE_INT8) return swiglu_ref_int8_underflow(x->k);
+    return (double)x->k * (x->compute == SWIGLU_COMPUTE_BF16 ? 0x1p-126 : 0x1p-149);
 }
 
 static float enter(float f, int compute) {
@@ -64,7 +90,7 @@ static void enter_row(const float *src, size_t n, int compute, double *dst) {
 /* ---- products ---- */
 
 static struct sums dot(const double *x, const double *w, size_t k) {
-    struct sums s = {0, 0};
+    struct sums s = {0, 0, 1};
     for (size_t i = 0; i < k; i++) {
         const double term = x[i] * w[i];
         s.value += term;
@@ -77,13 +103,29 @@ static struct sums dot(const double *x, const double *w, size_t k) {
     return s;
 }
 
-static struct estimate first_product(const struct evaluation *e, const double *x, const double *w, double bias) {
-    const size_t k = e->desc->d_in;
-    const struct sums s = dot(x, w, k);
-    struct estimate p = {s.value + bias, {0, 0}, s.magnitude + (isfinite(bias) ? fabs(bias) : 0) < SAFE};
+static struct sums product(const struct rows *x, size_t row, const struct line *w) {
+    if (x->compute != SWIGLU_COMPUTE_INT8) return dot(x->values + row * x->k, w->values, x->k);
+    const struct swiglu_ref_folds f = swiglu_ref_int8_dot(w->parts, x->groups + row * x->k / SWIGLU_QUANT_PART, x->k);
+    return (struct sums){f.value, f.magnitude, f.sure};
+}
+
+static void read_line(const struct matrix *m, size_t row, const struct rows *x, const struct line *line) {
+    if (x->compute != SWIGLU_COMPUTE_INT8) {
+        enter_row(m->values + row * x->k, x->k, x->compute, line->values);
+        return;
+    }
+    const unsigned per_block = (unsigned)(m->type->block_elems / SWIGLU_QUANT_PART);
+    for (size_t i = 0; i < x->k / SWIGLU_QUANT_PART; i++)
+        m->type->part(m->stored + row * m->ld_bytes + i / per_block * m->type->block_bytes, (unsigned)(i % per_block),
+                      &line->parts[i]);
+}
+
+static struct estimate first_product(const struct evaluation *e, size_t row, const struct line *w, double bias) {
+    const struct sums s = product(&e->x, row, w);
+    struct estimate p = {s.value + bias, {0, 0}, s.sure && s.magnitude + (isfinite(bias) ? fabs(bias) : 0) < SAFE};
     if (!isfinite(p.value)) return p;
     for (int i = 0; i < N_BOUNDS; i++)
-        p.error[i] = growth(i, k) * s.magnitude + U * fabs(p.value) + underflow(k, e->compute_first);
+        p.error[i] = growth(&e->x, w, i) * s.magnitude + U * fabs(p.value) + underflow(&e->x);
     return p;
 }
 
@@ -178,11 +220,10 @@ static double bias_at(const struct swiglu_vector *v, size_t i) { return v->data 
 
 static struct estimate hidden_value(const struct evaluation *e, size_t r, size_t j) {
     const struct swiglu_desc *d = e->desc;
-    const double *x = e->x + r * d->d_in;
     const struct swiglu_vector *up_bias = is_packed(d) ? &d->gate_bias : &d->up_bias;
-    const struct estimate u = first_product(e, x, e->w_up, bias_at(up_bias, up_row(d, j)));
+    const struct estimate u = first_product(e, r, &e->line, bias_at(up_bias, up_row(d, j)));
     if (d->layout == SWIGLU_UNGATED) return gate_side(&d->act, u);
-    const struct estimate g = first_product(e, x, e->w, bias_at(&d->gate_bias, gate_row(d, j)));
+    const struct estimate g = first_product(e, r, &e->gate, bias_at(&d->gate_bias, gate_row(d, j)));
     return multiply(gate_side(&d->act, g), up_side(&d->act, u));
 }
 
@@ -190,14 +231,12 @@ static void first_pass(const struct evaluation *e) {
     const struct swiglu_desc *d = e->desc;
     memset(e->sure, 1, e->m);
     for (size_t j = 0; j < d->d_ff; j++) {
-        const float *up = is_packed(d) ? e->weights->gate : e->weights->up;
-        enter_row(up + up_row(d, j) * d->d_in, d->d_in, e->compute_first, e->w_up);
-        if (d->layout != SWIGLU_UNGATED)
-            enter_row(e->weights->gate + gate_row(d, j) * d->d_in, d->d_in, e->compute_first, e->w);
+        read_line(is_packed(d) ? &e->weights->gate : &e->weights->up, up_row(d, j), &e->x, &e->line);
+        if (d->layout != SWIGLU_UNGATED) read_line(&e->weights->gate, gate_row(d, j), &e->x, &e->gate);
         for (size_t r = 0; r < e->m; r++) {
             const struct estimate h = enter_down(hidden_value(e, r, j), e->compute_down);
             const size_t at = r * d->d_ff + j;
-            e->hidden[at] = h.value;
+            e->h.values[at] = h.value;
             for (int i = 0; i < N_BOUNDS; i++) e->error[i][at] = h.sure ? h.error[i] : INFINITY;
             e->sure[r] &= h.sure;
         }
@@ -207,14 +246,29 @@ static void first_pass(const struct evaluation *e) {
 /* The caller's h stands for that of x: nothing before it counts. */
 static void take_hidden(const struct evaluation *e, const float *h) {
     const size_t n = e->m * e->desc->d_ff;
-    enter_row(h, n, e->compute_down, e->hidden);
+    enter_row(h, n, e->compute_down, e->h.values);
     for (int i = 0; i < N_BOUNDS; i++) memset(e->error[i], 0, n * sizeof **e->error);
     memset(e->sure, 1, e->m);
 }
 
+/* int8: what stands for h in down. A given h is known exactly. */
+static void round_hidden(const struct evaluation *e, const float *given) {
+    const size_t per_row = e->h.k / SWIGLU_QUANT_PART;
+    for (size_t i = 0; i < e->m * per_row; i++) {
+        const size_t at = i * SWIGLU_QUANT_PART;
+        double *const error[N_BOUNDS] = {e->error[WORST] + at, e->error[TYPICAL] + at};
+        if (given) swiglu_ref_int8_enter(given + at, &e->h.groups[i]);
+        else e->sure[i / per_row] &= swiglu_ref_int8_round(e->h.values + at, error, &e->h.groups[i]);
+    }
+}
+
 /* sum |w| error. Weights that are not finite decide the class: an infinite one hangs on the sign of h. */
-static double carried_error(const double *w, const double *h, const double *error, size_t k) {
+static double carried_error(const struct rows *rows, size_t row, const struct line *line, const double *error) {
+    const double *const w = line->values, *const h = rows->values + row * rows->k;
+    const size_t k = rows->k;
     double sum = 0;
+    if (rows->compute == SWIGLU_COMPUTE_INT8)
+        return swiglu_ref_int8_carried(line->parts, error, k, growth(rows, line, WORST));
     for (size_t i = 0; i < k; i++) sum += fabs(w[i]) * error[i];
     if (isfinite(sum)) return sum;
     sum = 0;
@@ -235,20 +289,19 @@ static double round_y(int dtype, double y, double error) {
 }
 
 static void second_pass(const struct evaluation *e) {
-    const size_t k = e->desc->d_ff, n = e->desc->d_out;
+    const size_t k = e->h.k, n = e->desc->d_out;
     for (size_t j = 0; j < n; j++) {
         const double bias = bias_at(&e->desc->down_bias, j);
-        enter_row(e->weights->down + j * k, k, e->compute_down, e->w);
+        read_line(&e->weights->down, j, &e->h, &e->line);
         for (size_t r = 0; r < e->m; r++) {
-            const double *h = e->hidden + r * k;
-            const struct sums s = dot(h, e->w, k);
+            const struct sums s = product(&e->h, r, &e->line);
             const double y = s.value + bias;
-            const int sure = e->sure[r] && s.magnitude + (isfinite(bias) ? fabs(bias) : 0) < SAFE;
+            const int sure = e->sure[r] && s.sure && s.magnitude + (isfinite(bias) ? fabs(bias) : 0) < SAFE;
             e->y[r * n + j] = y;
             for (int i = 0; i < N_BOUNDS; i++) {
                 if (!e->bound[i]) continue;
-                const double carried = carried_error(e->w, h, e->error[i] + r * k, k);
-                double bound = carried + growth(i, k) * s.magnitude + U * fabs(y) + underflow(k, e->compute_down);
+                const double carried = carried_error(&e->h, r, &e->line, e->error[i] + r * k);
+                double bound = carried + growth(&e->h, &e->line, i) * s.magnitude + U * fabs(y) + underflow(&e->h);
                 if (!isfinite(y) && isfinite(carried)) bound = 0; /* the class is certain */
                 else bound += round_y(e->y_dtype, y, bound);
                 e->bound[i][r * n + j] = sure ? bound : INFINITY;
@@ -282,10 +335,36 @@ static enum swiglu_status decode_matrix(const struct swiglu_matrix *m, float **o
     return status;
 }
 
-static enum swiglu_status decode_weights(const struct swiglu_desc *d, struct weights *w, struct swiglu_error *error) {
-    if (d->layout != SWIGLU_UNGATED) TRY(decode_matrix(&d->gate, &w->gate, error));
-    if (!is_packed(d)) TRY(decode_matrix(&d->up, &w->up, error));
-    return decode_matrix(&d->down, &w->down, error);
+/* The stored rows themselves: the caller's memory, or what read gives. */
+static enum swiglu_status keep_stored(const struct swiglu_matrix *m, struct matrix *out, struct swiglu_error *error) {
+    const size_t bytes = swiglu_matrix_row_bytes(m);
+    out->type = swiglu_dtype_find(m->dtype);
+    out->ld_bytes = m->data ? swiglu_matrix_ld_bytes(m) : bytes;
+    out->stored = m->data ? (const unsigned char *)m->data + m->start : NULL;
+    if (m->data || !bytes) return SWIGLU_OK;
+    out->stored = out->owned = swiglu_alloc_array(m->rows, bytes);
+    REQUIRE(out->owned, SWIGLU_E_MEMORY, "reference: no memory for %zu rows of %zu bytes", m->rows, bytes);
+    for (size_t i = 0; i < m->rows; i++)
+        TRY(m->read(m->ctx, m->start + (uint64_t)i * swiglu_matrix_ld_bytes(m), (char *)out->owned + i * bytes, bytes, error));
+    return SWIGLU_OK;
+}
+
+static enum swiglu_status read_matrix(const struct swiglu_matrix *m, int compute, struct matrix *out,
+                                      struct swiglu_error *error) {
+    TRY(decode_matrix(m, &out->values, error));
+    return compute == SWIGLU_COMPUTE_INT8 ? keep_stored(m, out, error) : SWIGLU_OK;
+}
+
+static enum swiglu_status read_weights(const struct evaluation *e, struct weights *w, struct swiglu_error *error) {
+    const struct swiglu_desc *d = e->desc;
+    if (d->layout != SWIGLU_UNGATED) TRY(read_matrix(&d->gate, e->compute_first, &w->gate, error));
+    if (!is_packed(d)) TRY(read_matrix(&d->up, e->compute_first, &w->up, error));
+    return read_matrix(&d->down, e->compute_down, &w->down, error);
+}
+
+static void free_matrix(struct matrix *m) {
+    swiglu_free(m->values);
+    swiglu_free(m->owned);
 }
 
 static void load_x(const struct evaluation *e, struct swiglu_crows x) {
@@ -296,8 +375,17 @@ static void load_x(const struct evaluation *e, struct swiglu_crows x) {
         for (size_t i = 0; i < width; i++) {
             float f;
             type->decode(src + i * type->block_bytes, 1, &f);
-            e->x[r * width + i] = enter(f, e->compute_first);
+            e->x.values[r * width + i] = enter(f, e->compute_first);
         }
+    }
+}
+
+static void round_x(const struct evaluation *e) {
+    const size_t per_row = e->x.k / SWIGLU_QUANT_PART;
+    for (size_t i = 0; i < e->m * per_row; i++) {
+        float x[SWIGLU_QUANT_PART];
+        for (size_t k = 0; k < SWIGLU_QUANT_PART; k++) x[k] = (float)e->x.values[i * SWIGLU_QUANT_PART + k]; /* exact */
+        swiglu_ref_int8_enter(x, &e->x.groups[i]);
     }
 }
 
@@ -309,8 +397,9 @@ static double *doubles(size_t rows, size_t cols) {
 static void fill(struct evaluation *e, struct swiglu_crows x, const struct swiglu_reference *out, double *own_y) {
     const size_t n = e->m * e->desc->d_ff;
     load_x(e, x);
+    if (e->x.compute == SWIGLU_COMPUTE_INT8) round_x(e);
     first_pass(e);
-    if (out->hidden) memcpy(out->hidden, e->hidden, n * sizeof *out->hidden);
+    if (out->hidden) memcpy(out->hidden, e->h.values, n * sizeof *out->hidden);
     if (out->hidden_bound) memcpy(out->hidden_bound, e->error[WORST], n * sizeof *out->hidden_bound);
     if (own_y) {
         struct evaluation own = *e;
@@ -319,7 +408,21 @@ static void fill(struct evaluation *e, struct swiglu_crows x, const struct swigl
         second_pass(&own);
     }
     if (out->h) take_hidden(e, out->h);
+    if (e->h.compute == SWIGLU_COMPUTE_INT8) round_hidden(e, out->h);
     second_pass(e);
+}
+
+static int allocate_rows(struct rows *rows, int compute, size_t m, size_t k) {
+    *rows = (struct rows){.compute = compute, .k = k, .values = doubles(m, k)};
+    size_t n;
+    if (compute != SWIGLU_COMPUTE_INT8) return rows->values != NULL;
+    if (!SW_MUL(m, k / SWIGLU_QUANT_PART, &n)) rows->groups = swiglu_alloc_array(n, sizeof *rows->groups);
+    return rows->values && rows->groups;
+}
+
+static int allocate_line(struct line *line, size_t k) {
+    *line = (struct line){doubles(1, k), swiglu_alloc_array(k / SWIGLU_QUANT_PART + 1, sizeof *line->parts)};
+    return line->values && line->parts;
 }
 
 /* Fills y and the bounds of *e and what out wants of h; own_y, or NULL: y of x where out gives another h. */
@@ -328,37 +431,26 @@ static enum swiglu_status evaluate(struct evaluation e, struct swiglu_crows x, c
     const struct swiglu_desc *d = e.desc;
     const size_t widest = swiglu_max(d->d_in, d->d_ff);
     enum swiglu_status status = SWIGLU_OK;
-    e.x = doubles(e.m, d->d_in);
-    e.w = doubles(1, widest);
-    e.w_up = doubles(1, widest);
-    e.hidden = doubles(e.m, d->d_ff);
-    e.error[WORST] = doubles(e.m, d->d_ff);
-    e.error[TYPICAL] = doubles(e.m, d->d_ff);
-    e.sure = swiglu_alloc(e.m);
-    if (e.x && e.w && e.w_up && e.hidden && e.error[WORST] && e.error[TYPICAL] && e.sure)
-        fill(&e, x, out, own_y);
-    else
-        status = swiglu_fail(error, SWIGLU_E_MEMORY, SWIGLU_NO_OFFSET, 0, "reference: no memory for %zu rows", e.m);
-    void *const all[] = {e.x, e.w, e.w_up, e.hidden, e.error[WORST], e.error[TYPICAL], e.sure};
+    int enough = allocate_rows(&e.x, e.compute_first, e.m, d->d_in) & allocate_rows(&e.h, e.compute_down, e.m, d->d_ff) &
+                 allocate_line(&e.gate, widest) & allocate_line(&e.line, widest);
+    for (int i = 0; i < N_BOUNDS; i++) enough &= (e.error[i] = doubles(e.m, d->d_ff)) != NULL;
+    enough &= (e.sure = swiglu_alloc(e.m)) != NULL;
+    if (enough) fill(&e, x, out, own_y);
+    else status = swiglu_fail(error, SWIGLU_E_MEMORY, SWIGLU_NO_OFFSET, 0, "reference: no memory for %zu rows", e.m);
+    void *const all[] = {e.x.values, e.x.groups, e.h.values, e.h.groups, e.gate.values, e.gate.parts, e.line.values,
+                         e.line.parts, e.error[WORST], e.error[TYPICAL], e.sure};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) swiglu_free(all[i]);
     return status;
 }
 
-static enum swiglu_status run(const struct swiglu_desc *desc, const struct weights *weights, size_t m,
-                              struct swiglu_crows x, const struct swiglu_reference *out, struct swiglu_error *error) {
-    const int ungated = desc->layout == SWIGLU_UNGATED;
-    const int first = ungated ? desc->up.dtype : desc->gate.dtype;
-    const int second = desc->layout == SWIGLU_SEPARATE ? desc->up.dtype : first;
-    struct evaluation e = {.desc = desc, .weights = weights, .m = m, .y_dtype = out->y_dtype, .y = out->y,
-                           .compute_first = swiglu_compute_resolve(out->compute, first, second),
-                           .compute_down = swiglu_compute_resolve(out->compute, desc->down.dtype, desc->down.dtype),
-                           .bound = {out->bound, out->typical}};
+static enum swiglu_status run(struct evaluation e, struct swiglu_crows x, const struct swiglu_reference *out,
+                              struct swiglu_error *error) {
     /* f32 compute takes every value as it is */
     const int as_is = e.compute_first == SWIGLU_COMPUTE_F32 && e.compute_down == SWIGLU_COMPUTE_F32;
     TRY(evaluate(e, x, out, as_is && out->h ? out->plain : NULL, error));
     if (!out->plain || (as_is && out->h)) return SWIGLU_OK;
     if (as_is) {
-        memcpy(out->plain, out->y, m * desc->d_out * sizeof *out->plain);
+        memcpy(out->plain, out->y, e.m * e.desc->d_out * sizeof *out->plain);
         return SWIGLU_OK;
     }
     const struct swiglu_reference nothing = {0};
@@ -370,12 +462,18 @@ static enum swiglu_status run(const struct swiglu_desc *desc, const struct weigh
 
 enum swiglu_status swiglu_reference_compute(const struct swiglu_desc *desc, size_t m, struct swiglu_crows x,
                                             const struct swiglu_reference *out, struct swiglu_error *error) {
-    struct weights weights = {NULL, NULL, NULL};
+    const int first = desc->layout == SWIGLU_UNGATED ? desc->up.dtype : desc->gate.dtype;
+    const int second = desc->layout == SWIGLU_SEPARATE ? desc->up.dtype : first;
+    struct weights weights = {0};
+    const struct evaluation e = {
+        .desc = desc, .weights = &weights, .m = m, .y_dtype = out->y_dtype, .y = out->y, .bound = {out->bound, out->typical},
+        .compute_first = swiglu_compute_resolve(out->compute, first, second),
+        .compute_down = swiglu_compute_resolve(out->compute, desc->down.dtype, desc->down.dtype)};
     if (m == 0) return SWIGLU_OK;
-    enum swiglu_status status = decode_weights(desc, &weights, error);
-    if (!status) status = run(desc, &weights, m, x, out, error);
-    swiglu_free(weights.gate);
-    swiglu_free(weights.up);
-    swiglu_free(weights.down);
+    enum swiglu_status status = read_weights(&e, &weights, error);
+    if (!status) status = run(e, x, out, error);
+    free_matrix(&weights.gate);
+    free_matrix(&weights.up);
+    free_matrix(&weights.down);
     return status;
 }
