@@ -318,8 +318,9 @@ SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_forward(const struct swig
  *          other they give its bits
  * shapes   x: m x d_in, h: m x d_ff, y: m x d_out
  * memory   as swiglu_forward, and the same work. The output may be the input exactly
- * numerics h as down eats it: f32, or where down computes in bf16 values rounded to bf16, as bf16 or as f32; NaN is
- *          canonical, and the bits depend on as little as those of y. swiglu_down takes any h and rounds it so
+ * numerics h as down eats it: f32 (int8 compute: before it is quantised), or where down computes in bf16 values rounded to
+ *          bf16, as bf16 or as f32; NaN is canonical, and the bits depend on as little as those of y. swiglu_down takes any
+ *          h and rounds it so
  * errors   as swiglu_forward; swiglu_hidden: E_ARGUMENT for an h that is f16, or bf16 where down computes in f32
  * threads  as swiglu_forward     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_hidden(const struct swiglu_block *block, size_t m,
@@ -402,7 +403,7 @@ struct swiglu_reference {
     double *bound;  /* m x d_out or NULL: |y_forward - y| <= bound (docs/numerics.md, accuracy) */
     double *typical;/* m x d_out or NULL: the same with 4 sqrt(K) in place of the worst case; not a promise */
     double *plain;  /* m x d_out or NULL: plain double from the weights as they are in the file */
-    double *hidden; /* m x d_ff or NULL: h in double, rounded where it enters down rounded */
+    double *hidden; /* m x d_ff or NULL: h in double as swiglu_hidden gives it, rounded where down computes in bf16 */
     double *hidden_bound; /* m x d_ff or NULL: |h of swiglu_hidden - hidden| <= hidden_bound */
     const float *h; /* m x d_ff, or NULL. What swiglu_hidden gave: y, bound and typical are then those of down on this h, the
                        rest is still that of x. So both products are judged sharply, one after the other */

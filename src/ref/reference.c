@@ -45,7 +45,7 @@ struct line {
 };
 
 /* m rows of depth k as their product takes them. */
-struct rows {
+struct staged {
     int compute;
     size_t k;
     double *values;                  /* rounded where that computes in bf16; int8: as they are */
@@ -58,7 +58,7 @@ struct evaluation {
     const struct weights *weights;
     size_t m;
     int compute_first, compute_down, y_dtype;
-    struct rows x, h;
+    struct staged x, h;
     struct line gate, line;    /* of gate; of up or down */
     double *error[N_BOUNDS];   /* m x d_ff, of h; infinite where the value is not sure */
     char *sure;                /* m */
@@ -67,14 +67,14 @@ struct evaluation {
 
 static double times(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; } /* an error of 0 stays 0 */
 
-static double growth(const struct rows *x, const struct line *w, int kind) {
+static double growth(const struct staged *x, const struct line *w, int kind) {
     const double depth = (double)x->k;
     if (x->compute == SWIGLU_COMPUTE_INT8) return swiglu_ref_int8_growth(w->parts, x->k, kind == TYPICAL);
     return U * (kind == WORST ? fmin(depth, CHUNK) + ceil(depth / CHUNK) : 4 * sqrt(depth));
 }
 
 /* Each operation may lose this much to underflow, or to the flush of bf16 compute. */
-static double underflow(const struct rows *x) {
+static double underflow(const struct staged *x) {
     if (x->compute == SWIGLU_COMPUTE_INT8) return swiglu_ref_int8_underflow(x->k);
     return (double)x->k * (x->compute == SWIGLU_COMPUTE_BF16 ? 0x1p-126 : 0x1p-149);
 }
@@ -103,13 +103,13 @@ static struct sums dot(const double *x, const double *w, size_t k) {
     return s;
 }
 
-static struct sums product(const struct rows *x, size_t row, const struct line *w) {
+static struct sums product(const struct staged *x, size_t row, const struct line *w) {
     if (x->compute != SWIGLU_COMPUTE_INT8) return dot(x->values + row * x->k, w->values, x->k);
     const struct swiglu_ref_folds f = swiglu_ref_int8_dot(w->parts, x->groups + row * x->k / SWIGLU_QUANT_PART, x->k);
     return (struct sums){f.value, f.magnitude, f.sure};
 }
 
-static void read_line(const struct matrix *m, size_t row, const struct rows *x, const struct line *line) {
+static void read_line(const struct matrix *m, size_t row, const struct staged *x, const struct line *line) {
     if (x->compute != SWIGLU_COMPUTE_INT8) {
         enter_row(m->values + row * x->k, x->k, x->compute, line->values);
         return;
@@ -263,7 +263,7 @@ static void round_hidden(const struct evaluation *e, const float *given) {
 }
 
 /* sum |w| error. Weights that are not finite decide the class: an infinite one hangs on the sign of h. */
-static double carried_error(const struct rows *rows, size_t row, const struct line *line, const double *error) {
+static double carried_error(const struct staged *rows, size_t row, const struct line *line, const double *error) {
     const double *const w = line->values, *const h = rows->values + row * rows->k;
     const size_t k = rows->k;
     double sum = 0;
@@ -412,8 +412,8 @@ static void fill(struct evaluation *e, struct swiglu_crows x, const struct swigl
     second_pass(e);
 }
 
-static int allocate_rows(struct rows *rows, int compute, size_t m, size_t k) {
-    *rows = (struct rows){.compute = compute, .k = k, .values = doubles(m, k)};
+static int allocate_rows(struct staged *rows, int compute, size_t m, size_t k) {
+    *rows = (struct staged){.compute = compute, .k = k, .values = doubles(m, k)};
     size_t n;
     if (compute != SWIGLU_COMPUTE_INT8) return rows->values != NULL;
     if (!SW_MUL(m, k / SWIGLU_QUANT_PART, &n)) rows->groups = swiglu_alloc_array(n, sizeof *rows->groups);
