@@ -100,7 +100,18 @@ def _plain(config: tuple[str, str, str], x: Tensor, *parts: Any) -> Tensor:
     return plain_ffn(x.float(), wide, config[0], config[1]).to(x.dtype)  # type: ignore[arg-type]
 
 
+def _batched_backward(tensors: Sequence[Optional[Tensor]], config: tuple[Any, ...]) -> list[Tensor]:
+    """is_grads_batched and jacobian(vectorize=True): dy alone is batched, with the vmap from before torch.func."""
+    level = torch._C._vmapmode_increment_nesting() - 1  # of the vmap that runs
+    torch._C._vmapmode_decrement_nesting()
+    many: Tensor = torch._remove_batch_dim(tensors[0], level, 1, 0)  # the size is read only where there is no batch
+    results = zip(*(_backward((dy, *tensors[1:]), config) for dy in many))
+    return [torch._add_batch_dim(torch.stack(same), 0, level) for same in results]
+
+
 def _backward(tensors: Sequence[Optional[Tensor]], config: tuple[Any, ...]) -> list[Tensor]:
+    if torch._C._functorch.is_legacy_batchedtensor(tensors[0]):
+        return _batched_backward(tensors, config)
     if is_ordinary(tensors):
         try:
             return kernels.ffn_backward(*tensors, *config)  # type: ignore[arg-type]
@@ -188,6 +199,27 @@ def _autocast(op: Any) -> Callable[..., Any]:
 
 for _op, _name in ((ffn, "ffn"), (ffn_keep, "ffn_keep"), (ffn_packed, "ffn_packed")):
     _library.impl(_name, _autocast(_op), "AutocastCPU")
+
+
+# ---- vmap, which batched gradients use: one call after the other ----
+
+
+def _one_by_one(op: Any) -> Callable[..., Any]:
+    def rule(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+        def at(i: int) -> list[Any]:
+            return [arg if dim is None else arg.select(dim, i) for arg, dim in zip(args, in_dims)]
+
+        results = [op(*at(i)) for i in range(info.batch_size)]
+        if isinstance(results[0], Tensor):
+            return torch.stack(results), 0
+        stacked = [torch.stack(same) for same in zip(*results)]
+        return type(results[0])(stacked), type(results[0])([0] * len(stacked))
+
+    return rule
+
+
+for _op, _name in ((ffn, "ffn"), (ffn_keep, "ffn_keep"), (ffn_backward, "ffn_backward"), (ffn_packed, "ffn_packed")):
+    torch.library.register_vmap(f"swiglu::{_name}", _one_by_one(_op), lib=_library)
 
 
 # ---- the same without the dispatcher, which costs more than a small block ----
