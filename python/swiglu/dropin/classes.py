@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import importlib
+import types
 from collections.abc import Callable, Mapping
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import torch
 from torch import Tensor, nn
@@ -39,13 +41,14 @@ class State:
 class Patched(PackedWeights):
     """Stands before the original class."""
 
-    _swiglu: State
-    _swiglu_original: type[nn.Module]
+    if TYPE_CHECKING:  # torch.jit.script reads annotations of classes as types of its own
+        _swiglu: State
+        _swiglu_original: type[nn.Module]
 
-    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+    def _swiglu_forward(self, *args: Any, **kwargs: Any) -> Tensor:
         state = self.__dict__.get("_swiglu")
         if state is None:  # made anew from this class, as slices of nn.Sequential are
-            return super().forward(*args, **kwargs)  # type: ignore[no-any-return]
+            return self._swiglu_original.forward(self, *args, **kwargs)  # type: ignore[no-any-return]
         if len(args) == 1 and not kwargs:
             x = args[0]
         elif not args and len(kwargs) == 1 and state.parameter in kwargs:
@@ -75,9 +78,9 @@ class Patched(PackedWeights):
         return finish(self, recipe, freed(x, self))
 
     def _fall_back(self, reason: str, args: Any, kwargs: Any) -> Tensor:
-        if not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling() and not any(isinstance(value, torch.fx.Proxy) for value in args):
             self._swiglu.fallbacks[reason] += 1
-        return super().forward(*args, **kwargs)  # type: ignore[no-any-return]
+        return self._swiglu_original.forward(self, *args, **kwargs)  # type: ignore[no-any-return]
 
     def train(self, mode: bool = True) -> Any:
         if mode and self._is_freed():
@@ -111,12 +114,30 @@ def _encode(original: type[nn.Module]) -> str:
     return f"{original.__module__}::{original.__qualname__}".replace(".", ":")
 
 
+def _forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+    return self._swiglu_forward(*args, **kwargs)
+
+
+def _forward_like(original: Any) -> Any:
+    """The forward of a subclass: whoever reads it (inspect, torch.fx, torch.jit.script) reads the original's signature and
+    source, with the names of its module."""
+    names = getattr(original.forward, "__globals__", globals())
+    return functools.wraps(original.forward)(types.FunctionType(_forward.__code__, names, "forward"))
+
+
 def subclass_of(original: type[nn.Module]) -> type[nn.Module]:
     """The same class for the same original, always."""
     name = _encode(original)
     known = globals().get(name)
     if known is None or known._swiglu_original is not original:
-        body = {"__module__": __name__, "__qualname__": name, "__doc__": original.__doc__, "_swiglu_original": original}
+        body = {
+            "__module__": __name__,
+            "__qualname__": name,
+            "__doc__": original.__doc__,
+            "__annotations__": getattr(original, "__annotations__", {}),  # torch.jit.script reads those that it finds first
+            "_swiglu_original": original,
+            "forward": _forward_like(original),
+        }
         known = globals()[name] = type(original.__name__, (Patched, original), body)
     return known
 

@@ -104,13 +104,14 @@ def _batched_backward(tensors: Sequence[Optional[Tensor]], config: tuple[Any, ..
     """is_grads_batched and jacobian(vectorize=True): dy alone is batched, with the vmap from before torch.func."""
     level = torch._C._vmapmode_increment_nesting() - 1  # of the vmap that runs
     torch._C._vmapmode_decrement_nesting()
-    many: Tensor = torch._remove_batch_dim(tensors[0], level, 1, 0)  # the size is read only where there is no batch
-    results = zip(*(_backward((dy, *tensors[1:]), config) for dy in many))
+    dy: Any = tensors[0]
+    many: Tensor = torch._remove_batch_dim(dy, level, 1, 0)  # the size is read only where there is no batch
+    results = zip(*(_backward((each, *tensors[1:]), config) for each in many))
     return [torch._add_batch_dim(torch.stack(same), 0, level) for same in results]
 
 
 def _backward(tensors: Sequence[Optional[Tensor]], config: tuple[Any, ...]) -> list[Tensor]:
-    if torch._C._functorch.is_legacy_batchedtensor(tensors[0]):
+    if torch._C._functorch.is_legacy_batchedtensor(tensors[0]):  # type: ignore[arg-type]
         return _batched_backward(tensors, config)
     if is_ordinary(tensors):
         try:
