@@ -110,7 +110,8 @@ class Patched(PackedWeights):
         return state
 
 
-def _encode(original: type[nn.Module]) -> str:
+def encode(original: type[nn.Module]) -> str:
+    """Its name as part of a name that can be imported from here."""
     return f"{original.__module__}::{original.__qualname__}".replace(".", ":")
 
 
@@ -127,7 +128,7 @@ def _forward_like(original: Any) -> Any:
 
 def subclass_of(original: type[nn.Module]) -> type[nn.Module]:
     """The same class for the same original, always."""
-    name = _encode(original)
+    name = encode(original)
     known = globals().get(name)
     if known is None or known._swiglu_original is not original:
         body = {

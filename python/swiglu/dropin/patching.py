@@ -23,10 +23,11 @@ from ..torch.block import FusedBlock
 from ..torch.function import check_module, find_policy
 from ..torch.adapters import is_adapter
 from ..torch.packed import memory_of
-from ..torch.recipe import Recipe, base_at, is_adapted, is_linear, obstacle, tensors
+from ..torch.recipe import Recipe, base_at, child_at, is_adapted, is_linear, name_of, obstacle, tensors
 from . import freed
 from . import quantised as quantising
 from .classes import WITH_FREED, Patched, State, subclass_of
+from .inside import First, Relay, Second, prove_inside, replace_inside, state_inside
 from .proof import Proof, check_tensors, prove, shape_of
 from .report import Entry, Report
 from .standin import original
@@ -103,6 +104,7 @@ class _Walk:
     entries: list[Entry] = dataclasses.field(default_factory=list)
     uses: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)  # of each parameter
     _seen: set[int] = dataclasses.field(default_factory=set)
+    _taken: set[int] = dataclasses.field(default_factory=set)  # last linears of blocks
 
     def visit(self, module: nn.Module, name: str) -> None:
         """Depth first; what is below a block belongs to it."""
@@ -117,7 +119,7 @@ class _Walk:
         if isinstance(module, FusedBlock):
             self.entries.append(Entry(name, cls.__name__, "it computes with swiglu already; its policy is an attribute"))
             return None
-        reason = "its own forward was not found to be that of a block"
+        reason = None
         generated = isinstance(module, torch.fx.GraphModule)  # it writes the forward of its class anew
         if not generated and (_is_flat(module) or _looks_like_one(name, module) or _has_few_products(module)):
             try:
@@ -128,8 +130,29 @@ class _Walk:
         for key, child in module._modules.items():
             if child is not None:
                 self.visit(child, f"{name}.{key}" if name else key)
-        if len(self.entries) == before and _looks_like_one(name, module):
-            self.entries.append(Entry(name, cls.__name__, reason))
+        if not generated and _may_hold_one(module):
+            inside = self._visit_inside(module, name)
+            reason = reason or inside
+        if len(self.entries) == before and (_looks_like_one(name, module) or _holds_activation(module)):
+            self.entries.append(Entry(name, cls.__name__, reason or "its own forward was not found to be that of a block"))
+
+    def _visit_inside(self, module: nn.Module, name: str) -> Optional[str]:
+        """Replaces blocks whose products are children of this larger module; why there is none."""
+        try:
+            proofs = prove_inside(module)
+        except NotProven as error:
+            return str(error)
+        for proof in proofs:
+            recipe, state = proof.recipe, state_inside(module, proof, self.policy)
+            if id(child_at(module, recipe.down)) in self._taken:
+                continue
+            self._taken.add(id(child_at(module, recipe.down)))
+            kept = "it stands inside of a larger forward, which needs the weights" if self.free else None
+            where = f"{name}.{recipe.up}+{recipe.down}" if name else f"{recipe.up}+{recipe.down}"
+            self.entries.append(_entry(where, module, recipe, state, kept, False))
+            if not self.dry_run:
+                replace_inside(module, proof, state)
+        return None
 
     def _replace(self, module: nn.Module, name: str, proof: Proof) -> None:
         cls: type[nn.Module] = type(module)
@@ -150,6 +173,7 @@ class _Walk:
                 entry.packed_bytes, entry.dtype = state.freed.packed_bytes, state.freed.dtype or entry.dtype
         elif isinstance(self.make, (quantising.Encoding, quantising.FileWeights)):
             entry.dtype, entry.packed_bytes = self.make.outlook(module, recipe)
+        self._taken.add(id(child_at(module, recipe.down)))
         self.entries.append(entry)
 
     def _why_not_freed(self, module: nn.Module, state: State) -> Optional[str]:
@@ -203,6 +227,24 @@ def _has_few_products(module: nn.Module) -> bool:
         if products > 3:
             return False
     return products >= 2
+
+
+def _may_hold_one(module: nn.Module) -> bool:
+    """Whether two matrices near the top of it lead to a hidden width and back."""
+    shapes = [
+        m.weight.shape
+        for path, m in module.named_modules()
+        if path.count(".") <= 1 and is_linear(original(m)) and isinstance(m.weight, torch.Tensor) and m.weight.dim() == 2
+    ]
+    return any(a[0] != a[1] and tuple(a) == tuple(b)[::-1] for a in shapes for b in shapes)
+
+
+def _holds_activation(module: nn.Module) -> bool:
+    """Whether such a module would be missed in the report: it has an activation of its own."""
+    functions = any(callable(value) for value in module.__dict__.values())
+    return _may_hold_one(module) and (
+        functions or any(name_of(m) is not None for path, m in module.named_modules() if path and path.count(".") <= 1)
+    )
 
 
 def _is_flat(module: nn.Module) -> bool:
@@ -273,6 +315,11 @@ def restore(model: nn.Module) -> int:
             _change_class(module, type(module)._swiglu_original)
             del module._swiglu
             n += 1
+        elif isinstance(module, Relay):
+            n += isinstance(module, Second)
+            repack(module)
+            module.__class__ = type(module)._swiglu_original  # type: ignore[assignment]
+            module.__dict__.pop("_swiglu", None)
     return n
 
 
@@ -284,16 +331,20 @@ def patched(model: nn.Module, **options: Any) -> Iterator[Report]:
     check_module("model", model)
     if options.get("weights", "keep") != "keep" or options.get("gguf") is not None:
         raise ValueError("patched() brings the weights back, which a block format cannot: use patch()")
-    before = {m: (m._swiglu.policy, m._swiglu.freed) for m in model.modules() if isinstance(m, Patched)}
+    before = {
+        m: (m._swiglu.policy, m._swiglu.freed) if isinstance(m, (Patched, First, Second)) else None
+        for m in model.modules()
+        if isinstance(m, (Patched, Relay))
+    }
     try:
         yield patch(model, **options)
     finally:
         for module in list(model.modules()):
-            if isinstance(module, Patched) and module not in before:
+            if isinstance(module, (Patched, Relay)) and module not in before:
                 restore(module)
-        for module, (policy, was_freed) in before.items():
-            if isinstance(module, Patched):
-                module._swiglu.policy = policy
-                if was_freed is None:
+        for module, was in before.items():
+            if was is not None and isinstance(module, (Patched, First, Second)):
+                module._swiglu.policy, was_freed = was[0], was[1]
+                if was_freed is None and isinstance(module, Patched):
                     freed.bring_back(module)
                     module._swiglu.freed = None

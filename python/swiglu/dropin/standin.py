@@ -30,6 +30,9 @@ def original(module: nn.Module) -> Any:
 class StandIn:
     """In place of a module. _real: (module, tape, path below the module that is asked about)."""
 
+    def __new__(cls, module: nn.Module, tape: Tape, path: str = "") -> Any:
+        return object.__new__(_class_for(original(module)))
+
     def __init__(self, module: nn.Module, tape: Tape, path: str = "") -> None:
         object.__setattr__(self, "_real", (module, tape, path))
 
@@ -42,6 +45,12 @@ class StandIn:
         where = f"{path}.{name}" if path else name
         if name == "training":
             return tape.training
+        if name == "gradient_checkpointing":  # it computes the same, twice
+            return False
+        if name == "_modules" and not tape.whole:
+            return {key: getattr(self, key) for key in module._modules}
+        if name in ("_forward_hooks", "_forward_pre_hooks") and not tape.whole:
+            return {}  # they are asked about at each call
         if name in module._modules:
             child = module._modules[name]
             return None if child is None else StandIn(child, tape, where)
@@ -103,6 +112,12 @@ class StandIn:
 
     def keys(self) -> list[str]:
         return [name for name, _ in self._children()]
+
+
+@functools.lru_cache(maxsize=1024)
+def _class_for(cls: Any) -> Any:
+    """A stand-in's own class, which some look up forward in."""
+    return type(cls.__name__, (StandIn,), {"forward": cls.forward})
 
 
 def _has_getattr(cls: Any) -> bool:

@@ -124,6 +124,8 @@ def _name_of(cls: Any, act: Any) -> Optional[str]:
         if cls.__qualname__ == "XIELUActivation":
             return _xielu(act)
         return _HF_ACTIVATIONS.get(cls.__qualname__)
+    if cls.__qualname__ == "BloomGelu" and cls.__module__ == "transformers.models.bloom.modeling_bloom":
+        return "gelu_tanh"
     return _ACTIVATIONS.get(cls)
 
 
@@ -208,8 +210,8 @@ def is_adapted(module: nn.Module, recipe: Recipe) -> bool:
     return any(is_adapter(type(child_at(module, name))) for name in recipe.linears)
 
 
-def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: tuple[type, ...] = TENSORS) -> Optional[str]:
-    """Why the children must be called one by one now; None where one evaluation of the whole block is the same."""
+def global_hooks() -> Optional[str]:
+    """Said where hooks of all modules are registered."""
     if (
         _hooks._global_forward_hooks
         or _hooks._global_forward_pre_hooks
@@ -217,6 +219,33 @@ def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: tuple[type, ...]
         or _hooks._global_backward_pre_hooks
     ):
         return "global module hooks are registered"
+    return None
+
+
+def linear_obstacle(name: str, child: Any, tensor_classes: tuple[type, ...] = TENSORS) -> Optional[str]:
+    """Why a child is more than a product with its weight; None where it is that."""
+    cls: Any = type(child)
+    cls = getattr(cls, "_swiglu_original", cls)
+    if not is_linear(cls):
+        return f"{name} is a {cls.__name__} of {cls.__module__}, not a plain nn.Linear"
+    if cls.forward is not _LINEARS[cls]:
+        return f"the forward of {cls.__name__} is replaced"
+    if hooked(child):
+        return f"{name} has hooks"
+    parameters = child._parameters
+    if "weight" not in parameters or "bias" not in parameters:
+        return f"{name} computes its weight"
+    for key, tensor in parameters.items():
+        if tensor is not None and type(tensor) not in tensor_classes:
+            return f"{name}.{key} is a {type(tensor).__name__}"
+    return None
+
+
+def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: tuple[type, ...] = TENSORS) -> Optional[str]:
+    """Why the children must be called one by one now; None where one evaluation of the whole block is the same."""
+    reason = global_hooks()
+    if reason is not None:
+        return reason
     for name in recipe.linears:
         child: Any = child_at(module, name)
         if is_adapter(type(child)):
@@ -224,19 +253,9 @@ def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: tuple[type, ...]
             if reason is not None:
                 return f"{name}: {reason}"
             child = base_of(child)
-        cls = type(child)
-        if not is_linear(cls):
-            return f"{name} is a {cls.__name__} of {cls.__module__}, not a plain nn.Linear"
-        if cls.forward is not _LINEARS[cls]:
-            return f"the forward of {cls.__name__} is replaced"
-        if hooked(child):
-            return f"{name} has hooks"
-        parameters = child._parameters
-        if "weight" not in parameters or "bias" not in parameters:
-            return f"{name} computes its weight"
-        for key, tensor in parameters.items():
-            if tensor is not None and type(tensor) not in tensor_classes:
-                return f"{name}.{key} is a {type(tensor).__name__}"
+        reason = linear_obstacle(name, child, tensor_classes)
+        if reason is not None:
+            return reason
     if recipe.act is not None:
         act = child_at(module, recipe.act)
         if name_of(act) != (recipe.act_name or recipe.activation):
@@ -254,15 +273,20 @@ UNVERSIONED = "the weights are inference tensors, which have no version counter 
 
 def obstacle_of_input(x: Any, module: nn.Module, recipe: Recipe, freed: bool = False) -> Optional[str]:
     """Why this x goes through the children; None where it need not."""
-    if type(x) not in TENSORS:
-        return f"x is a {type(x).__name__}"
-    weight = base_at(module, recipe.down)._parameters["weight"]
     if is_adapted(module, recipe):
         if type(x) not in PLAIN or not x.is_cpu:
-            return f"x is a {type(x).__name__} on {x.device}, and there are adapters"
+            where = f" on {x.device}" if isinstance(x, torch.Tensor) else ""
+            return f"x is a {type(x).__name__}{where}, and there are adapters"
         if torch.is_grad_enabled() and any(p is not None and p.requires_grad for p in parts_of(module, recipe)[:3]):
             if any(updates_of_block(module, recipe)):
                 return "base weights are trained beside adapters"
+    return input_obstacle(x, base_at(module, recipe.down)._parameters["weight"], freed)
+
+
+def input_obstacle(x: Any, weight: Any, freed: bool = False) -> Optional[str]:
+    """The same by one weight of the block."""
+    if type(x) not in TENSORS:
+        return f"x is a {type(x).__name__}"
     if not (x.is_cpu or (x.is_meta and weight.is_meta)):
         return f"x is on {x.device}"
     if not (weight.is_cpu or freed or x.is_meta):
