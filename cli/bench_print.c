@@ -146,7 +146,7 @@ static void print_record(const struct cli_bench *bench, const struct cli_figures
     cli_record_number(&r, "must", must > 0 ? must : (double)NAN);
     cli_record_string(&r, "note", note);
     if (bench->format == CLI_BENCH_JSON) {
-        cli_record_json(&r);
+        cli_record_json(&r, "cell");
         return;
     }
     if (first) cli_record_csv(&r, 1);

@@ -86,7 +86,8 @@ void cli_parse_activation(const char *text, struct swiglu_act *act);
 
 enum { CLI_MOST_LEVELS = 64 }; /* a bit each */
 int cli_level(unsigned i, struct swiglu_level_info *level); /* the library's level i; 0 after the last */
-uint64_t cli_level_mask(const char *source, const char *name); /* the level and all below it; fails if unknown */
+/* The level and all below it; fails if it is unknown or not in this build. */
+uint64_t cli_level_mask(const char *source, const char *name);
 uint64_t cli_level_limit(void);                                /* the mask of SWIGLU_ISA; all bits when not set */
 const char *cli_isa_name(uint64_t isa);                        /* of one bit */
 const char *cli_compute_name(int compute);

@@ -124,7 +124,7 @@ static void print_count(int json, const char *axis, const char *values, unsigned
         fflush(stdout);
         return;
     }
-    cli_json_open();
+    cli_json_open("axis");
     cli_json_string("axis", axis);
     cli_json_string("values", values);
     cli_json_count("passed", passed);

@@ -47,9 +47,10 @@ static void begin_member(const char *key) {
     fputs(": ", stdout);
 }
 
-void cli_json_open(void) {
+void cli_json_open(const char *kind) {
     n_members = 0;
     putchar('{');
+    cli_json_string("kind", kind);
 }
 
 void cli_json_close(void) {

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void cli_json_open(void);
+void cli_json_open(const char *kind); /* the first member tells what the object describes */
 void cli_json_close(void); /* ends the line and flushes, so that a reader of a pipe sees each object at once */
 void cli_json_string(const char *key, const char *value);
 void cli_json_number(const char *key, double value); /* NaN and infinities become null */

@@ -21,8 +21,8 @@ static void print_help(void) {
            "                                 widths, parameters, operations and bytes of a block\n"
            "  swiglu bench [options]         measure time and share of the machine's limit\n"
            "  swiglu cpu [options]           show instruction-set levels, kernels and activations\n"
-           "  swiglu COMMAND --help          the options of a command\n"
-           "  swiglu --version               versions and levels\n\n"
+           "  swiglu help COMMAND            the options of a command; also swiglu COMMAND --help\n"
+           "  swiglu version                 versions and levels; also --version and -V\n\n"
            "SWIGLU_ISA=LEVEL is an upper limit on the instruction set; 'swiglu cpu' lists the levels.\n"
            "exit status: 0 success; 1 a check failed; 2 wrong usage, or a file that cannot be opened or is invalid;\n"
            "3 a read, write or memory failure.\n");
@@ -37,7 +37,7 @@ static void print_version(int json) {
         if (level.can && level.compiled && cli_level_limit() & level.bit)
             snprintf(levels + strlen(levels), sizeof levels - strlen(levels), "%s%s", *levels ? " " : "", level.name);
     if (json) {
-        cli_json_open();
+        cli_json_open("version");
         cli_json_string("version", SWIGLU_VERSION_STRING);
         cli_json_string("library", build.version);
         cli_json_count("abi", (uint64_t)build.abi);
@@ -51,25 +51,30 @@ static void print_version(int json) {
 }
 
 static const struct cli_verb *find_verb(const char *word) {
-    const char *names[N_VERBS + 1] = {0};
+    const char *names[N_VERBS + 3] = {"help", "version"};
     if (!strcmp(word, "quantize")) word = "convert"; /* what other tools call it */
     for (int i = 0; i < N_VERBS; i++) {
         if (!strcmp(verbs[i]->name, word)) return verbs[i];
-        names[i] = verbs[i]->name;
+        names[i + 2] = verbs[i]->name;
     }
     const char *near = cli_nearest(word + strspn(word, "-"), names), *kind = *word == '-' ? "option" : "command";
     if (near) cli_fail(CLI_USAGE, "unknown %s %s; did you mean '%s'?", kind, word, near);
     cli_fail(CLI_USAGE, "unknown %s %s; try 'swiglu --help'", kind, *word ? word : "''");
 }
 
+static int is(const char *word, const char *a, const char *b, const char *c) {
+    return !strcmp(word, a) || !strcmp(word, b) || !strcmp(word, c);
+}
+
 int main(int argc, char **argv) {
     int code = CLI_OK;
     if (argc < 2) cli_fail(CLI_USAGE, "a command is expected; try 'swiglu --help'");
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
-        print_help();
-    } else if (!strcmp(argv[1], "--version")) {
+    if (is(argv[1], "help", "--help", "-h")) {
+        if (argc > 2 && *argv[2] != '-') cli_help(find_verb(argv[2]));
+        else print_help();
+    } else if (is(argv[1], "version", "--version", "-V")) {
         int json = argc > 2 && !strcmp(argv[2], "--json");
-        if (argc > 2 + json) cli_fail(CLI_USAGE, "--version: unexpected argument %s", argv[2 + json]);
+        if (argc > 2 + json) cli_fail(CLI_USAGE, "%s: unexpected argument %s", argv[1], argv[2 + json]);
         print_version(json);
     } else {
         const struct cli_verb *verb = find_verb(argv[1]);

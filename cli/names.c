@@ -25,11 +25,17 @@ int cli_level(unsigned i, struct swiglu_level_info *level) {
 
 uint64_t cli_level_mask(const char *source, const char *name) {
     struct swiglu_level_info level;
+    const char *known[64] = {0};
     char names[256] = "";
-    for (unsigned i = 0; cli_level(i, &level); i++) {
+    for (unsigned i = 0; i < 63 && cli_level(i, &level); i++) {
+        known[i] = level.name;
+        if (!strcmp(level.name, name) && !level.compiled)
+            cli_fail(CLI_USAGE, "%s %s: %s; 'swiglu cpu' lists the levels", source, name, level.why);
         if (!strcmp(level.name, name)) return level.limit;
         append(names, sizeof names, "%s", level.name);
     }
+    const char *near = *name ? cli_nearest(name, known) : NULL;
+    if (near) cli_fail(CLI_USAGE, "%s %s: one of %s is expected; did you mean %s?", source, name, names, near);
     cli_fail(CLI_USAGE, "%s %s: one of %s is expected", source, *name ? name : "''", names);
 }
 

@@ -32,22 +32,30 @@ void cli_help(const struct cli_verb *verb) {
     if (verb->notes) printf("\n%s\n", verb->notes);
 }
 
+/* Letters to change, add, drop or swap with their neighbour; capitals are as good as small ones. */
 static size_t edit_distance(const char *a, const char *b) {
     enum { LONGEST = 32 };
-    size_t na = strlen(a), nb = strlen(b), row[LONGEST + 1];
+    size_t na = strlen(a), nb = strlen(b), rows[3][LONGEST + 1];
     if (na > LONGEST || nb > LONGEST) return LONGEST;
-    for (size_t j = 0; j <= nb; j++) row[j] = j;
-    for (size_t i = 1; i <= na; i++) {
-        size_t diagonal = row[0];
+    for (size_t i = 0; i <= na; i++) {
+        size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *two_above = rows[(i + 1) % 3];
         row[0] = i;
         for (size_t j = 1; j <= nb; j++) {
-            size_t change = diagonal + (a[i - 1] != b[j - 1]), drop = row[j] + 1, add = row[j - 1] + 1;
-            diagonal = row[j];
-            row[j] = change < drop ? change : drop;
-            if (add < row[j]) row[j] = add;
+            if (i == 0) {
+                row[j] = j;
+                continue;
+            }
+            const int c = tolower((unsigned char)a[i - 1]), d = tolower((unsigned char)b[j - 1]);
+            size_t least = above[j - 1] + (c != d);
+            if (above[j] + 1 < least) least = above[j] + 1;
+            if (row[j - 1] + 1 < least) least = row[j - 1] + 1;
+            if (i > 1 && j > 1 && c == tolower((unsigned char)b[j - 2]) && d == tolower((unsigned char)a[i - 2]) &&
+                two_above[j - 2] + 1 < least)
+                least = two_above[j - 2] + 1;
+            row[j] = least;
         }
     }
-    return row[nb];
+    return rows[na % 3][nb];
 }
 
 const char *cli_nearest(const char *word, const char *const *names) {
@@ -155,6 +163,8 @@ size_t cli_parse_name(const char *option, const char *text, const char *const *n
         if (!strcmp(text, names[i])) return i;
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", names[i]);
     }
+    const char *near = *text ? cli_nearest(text, names) : NULL;
+    if (near) cli_fail(CLI_USAGE, "--%s %s: one of %s is expected; did you mean %s?", option, text, list, near);
     cli_fail(CLI_USAGE, "--%s %s: one of %s is expected", option, *text ? text : "''", list);
 }
 

@@ -67,6 +67,11 @@ static void create_temporary(void) {
     if (fd < 0) cli_fail(CLI_USAGE, "%s: %s", target, strerror(why));
 }
 
+void cli_output_judge(const char *path) {
+    cli_output_open(path);
+    cli_output_discard();
+}
+
 void cli_output_open(const char *path) {
     struct stat status;
     if (!*path) cli_fail(CLI_USAGE, "the output has an empty name");

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 
+void cli_output_judge(const char *path); /* fails where cli_output_open would, and leaves nothing behind */
 void cli_output_open(const char *path); /* fails with CLI_USAGE when path cannot be made */
 void cli_output_write(const void *data, size_t n_bytes);
 void cli_output_commit(void);

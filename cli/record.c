@@ -32,8 +32,8 @@ void cli_record_string(struct cli_record *record, const char *name, const char *
     add(record, name, CLI_FIELD_STRING)->text = value;
 }
 
-void cli_record_json(const struct cli_record *record) {
-    cli_json_open();
+void cli_record_json(const struct cli_record *record, const char *kind) {
+    cli_json_open(kind);
     for (size_t i = 0; i < record->n; i++) {
         const struct cli_field *f = &record->field[i];
         switch (f->kind) {

@@ -26,7 +26,7 @@ void cli_record_pair(struct cli_record *record, const char *name, uint64_t first
 void cli_record_number(struct cli_record *record, const char *name, double value);
 void cli_record_string(struct cli_record *record, const char *name, const char *value); /* kept, not copied */
 
-void cli_record_json(const struct cli_record *record);
+void cli_record_json(const struct cli_record *record, const char *kind);
 /* Names, or values: texts in quotes, a pair as first/second, nothing for a number that is not finite (RFC 4180). */
 void cli_record_csv(const struct cli_record *record, int names);
 

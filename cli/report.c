@@ -16,6 +16,15 @@ static int progress_shown;
 static int is_control(char c) { return (unsigned char)c < 0x20 || c == 0x7f; }
 
 /* A file's name or contents may hold terminal escape codes; they are printed as \xNN. */
+static void write_printable(const char *text, FILE *to) {
+    for (const char *p = text; *p; p++) {
+        if (is_control(*p))
+            fprintf(to, "\\x%02x", (unsigned)(unsigned char)*p);
+        else
+            putc(*p, to);
+    }
+}
+
 static void print_line(const char *format, va_list args) {
     char shortened[2048], *whole = NULL;
     va_list again;
@@ -24,12 +33,7 @@ static void print_line(const char *format, va_list args) {
     if (n >= (int)sizeof shortened && (whole = malloc((size_t)n + 1))) vsnprintf(whole, (size_t)n + 1, format, again);
     va_end(again);
     fputs("swiglu: ", stderr);
-    for (const char *p = whole ? whole : shortened; *p; p++) {
-        if (is_control(*p))
-            fprintf(stderr, "\\x%02x", (unsigned)(unsigned char)*p);
-        else
-            putc(*p, stderr);
-    }
+    write_printable(whole ? whole : shortened, stderr);
     putc('\n', stderr);
     free(whole);
 }
@@ -83,10 +87,12 @@ void cli_progress(const char *format, ...) {
         return;
     }
     if (!isatty(STDERR_FILENO)) return;
+    char text[256];
     va_list args;
     va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
     fputs("\r\033[K", stderr);
-    vfprintf(stderr, format, args);
+    write_printable(text, stderr);
     fflush(stderr);
     va_end(args);
     progress_shown = 1;

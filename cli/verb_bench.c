@@ -36,17 +36,12 @@ static const struct cli_option options[] = {
 };
 
 static void choose_model(struct cli_bench *bench, const char *name) {
-    char list[128] = "";
-    for (int i = 0; i < N_MODELS; i++) {
-        if (!strcmp(models[i].name, name)) {
-            bench->model = name;
-            bench->cell.d = models[i].d, bench->cell.f = models[i].f;
-            cli_parse_activation(models[i].activation, &bench->cell.act);
-            return;
-        }
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", models[i].name);
-    }
-    cli_fail(CLI_USAGE, "--model %s: one of %s is expected", *name ? name : "''", list);
+    const char *names[N_MODELS + 1] = {0};
+    for (int i = 0; i < N_MODELS; i++) names[i] = models[i].name;
+    const size_t i = cli_parse_name("model", name, names);
+    bench->model = name;
+    bench->cell.d = models[i].d, bench->cell.f = models[i].f;
+    cli_parse_activation(models[i].activation, &bench->cell.act);
 }
 
 static size_t parse_dtypes(const char *text, int *dtypes) {

@@ -64,7 +64,7 @@ static int parse_options(struct check *check, const struct cli_verb *verb, int a
 static void print_tensor(const struct check *check, const struct swiglu_tensor_info *tensor, int scanned,
                          const struct cli_finding *finding) {
     if (!check->json) return;
-    cli_json_open();
+    cli_json_open("tensor");
     cli_json_string("tensor", tensor->name);
     cli_json_string("dtype", tensor->dtype_name);
     cli_json_flag("scanned", scanned);
@@ -142,7 +142,7 @@ static const char *word(const struct cli_verdict *verdict) {
 static void print_verdict(const struct check *check, const struct swiglu_model_block_info *block, const char *label,
                           const char *kernel, const struct cli_verdict *verdict) {
     if (check->json) {
-        cli_json_open();
+        cli_json_open("block");
         cli_json_count("layer", block->layer);
         cli_json_expert(block);
         cli_json_flag("passed", passed(verdict));
@@ -218,7 +218,7 @@ static int act_check(const struct cli_verb *verb, int argc, char **argv) {
     else
         cli_grid_run(check.json, &check.n_passed, &check.n_failed);
     if (check.json) {
-        cli_json_open();
+        cli_json_open("total");
         cli_json_count("passed", check.n_passed);
         cli_json_count("failed", check.n_failed);
         cli_json_close();

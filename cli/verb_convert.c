@@ -63,7 +63,7 @@ static void show_converted(void *ctx, const struct swiglu_converted *t) {
     struct progress *p = ctx;
     const char *from = cli_dtype_name(t->from), *to = cli_dtype_name(t->to);
     if (p->json) {
-        cli_json_open();
+        cli_json_open("weight");
         cli_json_string("tensor", t->name);
         cli_json_string("from", from);
         cli_json_string("to", to);
@@ -102,7 +102,7 @@ static void print_result(const struct cli_checkpoint *layers, const char *out, c
                (unsigned long long)progress->total);
         return;
     }
-    cli_json_open();
+    cli_json_open("file");
     cli_json_string("file", out);
     if (dtype != SWIGLU_DTYPE_KEEP) cli_json_string("type", type);
     cli_json_count("converted", n);

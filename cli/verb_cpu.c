@@ -22,7 +22,7 @@ static void print_levels(const struct swiglu_cpu_info *cpu, uint64_t mask, int j
                    allowed ? "yes" : "no", level.why);
             continue;
         }
-        cli_json_open();
+        cli_json_open("level");
         cli_json_string("level", level.name);
         cli_json_flag("can", level.can);
         cli_json_flag("compiled", level.compiled);
@@ -46,7 +46,7 @@ static void print_formats(uint64_t mask, int json) {
                    why[0]);
             continue;
         }
-        cli_json_open();
+        cli_json_open("weights");
         cli_json_string("weights", cli_dtype_name(dtype));
         cli_json_string("kernel_auto", kernel[0]);
         cli_json_string("kernel_f32", kernel[1]);
@@ -64,7 +64,7 @@ static void print_activations(int json) {
             printf("%-17s  %s\n", name, about);
             continue;
         }
-        cli_json_open();
+        cli_json_open("activation");
         cli_json_string("activation", name);
         cli_json_string("about", about);
         cli_json_close();

@@ -125,7 +125,7 @@ static void print_tensors(const struct cli_checkpoint *layers, int json) {
     for (size_t i = 0; i < n; i++) {
         const struct swiglu_tensor_info t = cli_model_tensor(layers->model, i);
         if (json) {
-            cli_json_open();
+            cli_json_open("tensor");
             cli_json_string("tensor", t.name);
             cli_json_string("type", t.dtype_name);
             cli_json_list("shape");
@@ -152,7 +152,7 @@ static void print_metadata(const struct cli_checkpoint *layers, int json) {
         /* a line of text is for reading; JSON has what is kept */
         cli_require(swiglu_model_metadata(layers->model, i, &m, value, json ? sizeof value : 100), NULL, "metadata");
         if (json) {
-            cli_json_open();
+            cli_json_open("metadata");
             cli_json_string("key", m.key);
             cli_json_string("type", m.type);
             if (m.is_array) cli_json_count("count", m.count);
@@ -169,7 +169,7 @@ static void print_metadata(const struct cli_checkpoint *layers, int json) {
 
 static void print_file_object(const struct cli_checkpoint *layers) {
     const struct swiglu_model_info *info = &layers->info;
-    cli_json_open();
+    cli_json_open("file");
     cli_json_string("file", layers->path);
     cli_json_string("format", info->format);
     cli_json_count("format_version", info->format_version);
@@ -203,12 +203,12 @@ static void print_block_object(const struct cli_checkpoint *layers, size_t i) {
     const struct { const char *name; long tensor; } part[] = {{"gate", block.gate}, {"up", block.up},
         {"down", block.down}, {"gate_bias", block.gate_bias}, {"up_bias", block.up_bias},
         {"down_bias", block.down_bias}, {"norm", block.norm}};
-    cli_json_open();
+    cli_json_open("block");
     cli_json_count("layer", block.layer);
     cli_json_expert(&block);
     cli_json_flag("usable", block.usable);
     cli_json_string("reason", block.reason);
-    cli_json_string("kind", block.kind);
+    cli_json_string("block_kind", block.kind);
     if (block.usable) {
         cli_json_string("activation", block.activation);
         cli_json_string("activation_source", block.activation_source);

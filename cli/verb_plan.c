@@ -154,7 +154,7 @@ static const char *rule_words(const struct plan *plan, const struct figures *f, 
 
 static void print_json(const struct plan *plan, const struct figures *f) {
     char key[32], rule[128];
-    cli_json_open();
+    cli_json_open("plan");
     cli_json_string("activation", f->block->name);
     cli_json_string("function", f->block->act);
     cli_json_flag("gated", f->block->gated);

@@ -63,7 +63,7 @@ static const struct cli_option options[] = {
     {'c', "compute", "KIND", "auto, f32 or bf16 (default auto: bf16 for bf16 weights, f32 for all others)"},
     {'n', "threads", "N", "threads (default: the cores this process may use); y is the same for any number"},
     {'k', "check", NULL, "compare y with a double-precision reference and its error bound; exit 1 outside"},
-    {'g', "digest", NULL, "print only the layer and the digest of y, without timing"},
+    {'g', "digest", NULL, "print only the layer and the digest of y, without timing; with --json no times"},
     {'j', "json", NULL, "one JSON object a layer"},
     {'s', "seed", "S", "of the noise (default 1)"},
     {'a', "activation", "NAME", "override the activation of the file, or choose that of the block of noise (default silu)"},
@@ -97,7 +97,6 @@ static void parse_options(struct run *run, const struct cli_verb *verb, int argc
     run->path = argv[optind];
     if (run->path && run->own_given) cli_fail(CLI_USAGE, "run: --shape and --dtype describe a block without a FILE");
     if (!run->path && run->layer_list) cli_fail(CLI_USAGE, "run: --layers needs a FILE");
-    if (run->json && run->digest) cli_fail(CLI_USAGE, "run: --digest and --json exclude each other");
     if (run->input_path && run->tokens_given)
         cli_fail(CLI_USAGE, "run: --tokens and --input exclude each other: the input has its own rows");
 }
@@ -146,6 +145,32 @@ static float *make_input(const struct run *run, size_t i, size_t d_in) {
     return x;
 }
 
+/* Where y of a block goes; the result lives until the next call. */
+static const char *output_path(const struct run *run, const struct cli_block_label *label) {
+    static char path[PATH_MAX];
+    int n = run->n_blocks > 1 ? snprintf(path, sizeof path, "%s/%s.npy", run->output_path, label->name)
+                              : snprintf(path, sizeof path, "%s", run->output_path);
+    if ((size_t)n >= sizeof path) cli_fail(CLI_USAGE, "%s: %s", run->output_path, strerror(ENAMETOOLONG));
+    return path;
+}
+
+/* Before anything is computed: whatever makes an output impossible is known now, but for a full disk. */
+static void judge_output(const struct run *run) {
+    cli_refuse_dash(run->output_path, "standard output gets the report, y goes to a file");
+    if (run->n_blocks > 1 && mkdir(run->output_path, 0777)) {
+        struct stat status;
+        int why = errno;
+        if (why != EEXIST || stat(run->output_path, &status) || !S_ISDIR(status.st_mode))
+            cli_fail(CLI_USAGE, "%s: a folder for %zu layers: %s", run->output_path, run->n_blocks, strerror(why));
+    }
+    for (size_t i = 0; i < run->n_blocks; i++) {
+        struct swiglu_model_block_info block = {.expert = SWIGLU_EXPERT_NONE};
+        if (run->path) block = cli_checkpoint_block(&run->layers, i);
+        const struct cli_block_label label = cli_block_label(&block);
+        cli_output_judge(output_path(run, &label));
+    }
+}
+
 static void open_run(struct run *run) {
     cli_machine_open(&run->machine, run->n_threads, UINT64_MAX);
     run->n_blocks = 1;
@@ -158,13 +183,7 @@ static void open_run(struct run *run) {
         if (!run->n_blocks) cli_fail(CLI_USAGE, "%s: no feed-forward block that can be evaluated", run->path);
     }
     open_input(run);
-    if (run->output_path) cli_refuse_dash(run->output_path, "standard output gets the report, y goes to a file");
-    if (run->output_path && run->n_blocks > 1 && mkdir(run->output_path, 0777)) {
-        struct stat status;
-        int why = errno;
-        if (why != EEXIST || stat(run->output_path, &status) || !S_ISDIR(status.st_mode))
-            cli_fail(CLI_USAGE, "%s: a folder for %zu layers: %s", run->output_path, run->n_blocks, strerror(why));
-    }
+    if (run->output_path) judge_output(run);
     if (!run->digest) {
         run->probes = cli_machine_try_reserve(&run->machine, CLI_BUFFER_BYTES);
         if (run->probes)
@@ -236,11 +255,7 @@ static void save_rows(const struct run *run, const struct result *result) {
 
 /* Before the work: where it cannot be written, nothing is computed. */
 static void open_output(const struct run *run, const struct result *result) {
-    char path[PATH_MAX];
-    int n = run->n_blocks > 1 ? snprintf(path, sizeof path, "%s/%s.npy", run->output_path, result->label.name)
-                              : snprintf(path, sizeof path, "%s", run->output_path);
-    if ((size_t)n >= sizeof path) cli_fail(CLI_USAGE, "%s: %s", run->output_path, strerror(ENAMETOOLONG));
-    cli_output_open(path);
+    cli_output_open(output_path(run, &result->label));
 }
 
 static void explain(const struct run *run, const struct result *result) {
@@ -272,8 +287,9 @@ static void explain(const struct run *run, const struct result *result) {
 static void print_heading(const struct run *run) {
     const struct swiglu_model_info *info = &run->layers.info;
     if (run->path)
-        printf("%s: %s%s%s, architecture %s, %zu of %zu blocks\n", cli_printable(run->path), info->name, *info->name ? ", " : "",
-               run->layers.format, *info->architecture ? info->architecture : "unnamed", run->n_blocks, info->n_blocks);
+        printf("%s: %s%s%s, architecture %s, %zu of %zu blocks\n", cli_printable(run->path), cli_printable(info->name),
+               *info->name ? ", " : "", run->layers.format,
+               *info->architecture ? cli_printable(info->architecture) : "unnamed", run->n_blocks, info->n_blocks);
     else
         printf("a block of noise, activation %s, seed %llu\n", run->activation ? run->activation : "silu",
                (unsigned long long)run->seed);
@@ -301,10 +317,21 @@ static void print_row(const struct run *run, const struct result *r) {
     fflush(stdout);
 }
 
+static void print_times(const struct run *run, const struct result *r) {
+    cli_json_number("time_ms", 1e3 * r->seconds);
+    cli_json_number("tokens_per_s", (double)run->m / r->seconds);
+    cli_json_number("share", r->share);
+    if (r->limit) cli_json_string("limit", r->limit);
+    else cli_json_number("limit", NAN);
+    cli_json_string("state", r->state);
+    cli_json_number("peak_gflops", 1e-9 * r->peak_flops);
+    cli_json_number("read_gbs", 1e-9 * r->read_bytes);
+}
+
 static void print_object(const struct run *run, const struct result *r) {
     char weights[64];
     const struct swiglu_block_info *info = &r->job->info;
-    cli_json_open();
+    cli_json_open("block");
     if (run->path) cli_json_string("file", run->path);
     cli_json_count("layer", r->block.layer);
     cli_json_expert(&r->block);
@@ -323,15 +350,8 @@ static void print_object(const struct run *run, const struct result *r) {
     cli_json_string("kernel_down", info->kernel_down);
     cli_json_string("why", info->why);
     cli_json_count("threads", run->machine.n_threads);
-    cli_json_number("time_ms", 1e3 * r->seconds);
-    cli_json_number("tokens_per_s", (double)run->m / r->seconds);
-    cli_json_number("share", r->share);
-    if (r->limit) cli_json_string("limit", r->limit);
-    else cli_json_number("limit", NAN);
-    cli_json_string("state", r->state);
     cli_json_flag("decoded", info->expanded);
-    cli_json_number("peak_gflops", 1e-9 * r->peak_flops);
-    cli_json_number("read_gbs", 1e-9 * r->read_bytes);
+    if (!run->digest) print_times(run, r);
     char digest[17];
     snprintf(digest, sizeof digest, "%016llx", (unsigned long long)r->digest);
     cli_json_string("digest", digest);
@@ -399,13 +419,13 @@ static void run_block(struct run *run, size_t i, size_t *n_rows, int *expanded) 
     if (run->check)
         judge(run, &job, &desc, &result.verdict, what);
     cli_progress(NULL);
-    if (run->digest)
-        printf("%s %016llx\n", result.label.name, (unsigned long long)result.digest);
-    else if (run->json)
+    if (run->json)
         print_object(run, &result);
+    else if (run->digest)
+        printf("%s %016llx\n", result.label.name, (unsigned long long)result.digest);
     else
         print_row(run, &result);
-    if (run->digest && (result.classes.n_nan || result.classes.n_inf))
+    if (run->digest && !run->json && (result.classes.n_nan || result.classes.n_inf))
         cli_note("%s: y holds values that are no numbers%s", what, cli_classes_words(result.classes));
     if (run->output_path) save_rows(run, &result);
     run->classes.n_nan += result.classes.n_nan;

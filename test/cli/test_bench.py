@@ -22,7 +22,7 @@ def test_bench_cell():
     cells = objects("bench", "--shape", "256,512", "--tokens", "1,33", "--dtype", "bf16")
     assert [c["tokens"] for c in cells] == [1, 33] and [c["state"] for c in cells] == ["cold", "warm"]
     for cell in cells:
-        assert keys <= cell.keys()
+        assert keys <= cell.keys() and cell["kind"] == "cell"
         assert cell["shape"] == [256, 512] and cell["dtype"] == "bf16" and cell["compute"] == "bf16" and cell["threads"] == 1
         assert cell["limit"] in ("flops", "bandwidth") and cell["time_ms"] > 0 and cell["peak_gflops"] > 0
         assert cell["pairs"] in (11, 22, 33) and cell["outcome"] in OUTCOMES

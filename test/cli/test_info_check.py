@@ -192,7 +192,8 @@ def test_kernel_grid():
             "level"}
     data = [json.loads(line) for line in ok("check", "--json").splitlines()]
     passed = data[-1]["passed"]
-    assert {o["axis"] for o in data[:-1]} == axes and data[-1] == {"passed": passed, "failed": 0} and passed > 500
+    assert {o["axis"] for o in data[:-1]} == axes and passed > 500
+    assert data[-1] == {"kind": "total", "passed": passed, "failed": 0}
     by_axis = sum(o["passed"] for o in data[:-1] if o["axis"] != "level")
     by_level = sum(o["passed"] for o in data[:-1] if o["axis"] == "level")
     assert by_axis == by_level == passed
@@ -209,7 +210,7 @@ def test_check_file(llama):
     assert lines[-1] == "15 passed, 0 failed"  # 12 tensors, 3 blocks
     assert ok("check", llama, "--layers", "1").splitlines()[-1] == "5 passed, 0 failed"
     data = objects("check", llama)
-    assert [o["layer"] for o in data if "layer" in o] == [0, 1, 2] and data[-1] == {"passed": 15, "failed": 0}
+    assert [o["layer"] for o in data if "layer" in o] == [0, 1, 2] and data[-1] == {"kind": "total", "passed": 15, "failed": 0}
 
 
 @pytest.mark.parametrize("value, word", [(np.nan, "NO NUMBERS (256 NaN)"), (4e11, "NO BOUND"), (1e38, "FAILED (")])
@@ -272,7 +273,7 @@ def test_g70_and_g71(tmp_path):
         ok("info", path)
         fails("check", path, code=1, saying=what)
         found = [json.loads(line) for line in call("check", path, "--json").stdout.splitlines()]
-        assert found[0]["tensor"] == "a" and found[0]["block"] == 0 and found[-1] == {"passed": 0, "failed": 1}
+        assert found[0]["tensor"] == "a" and found[0]["block"] == 0 and found[-1] == {"kind": "total", "passed": 0, "failed": 1}
 
 
 def test_cpu():

@@ -247,6 +247,25 @@ def test_quantised_weights_are_marked_as_decoded(tmp_path):
     assert data["decoded"] and data["weights"] == "q4_1" and data["check_passed"]
 
 
+def test_digest_and_json(llama):
+    for data, (name, digest_) in zip(objects("run", llama, "--digest", "--tokens", 3), digests(llama, "--tokens", 3).items(),
+                                     strict=True):
+        assert f"layer-{data['layer']:03}" == name and data["digest"] == digest_ and "time_ms" not in data and "share" not in data
+
+
+def test_output_is_judged_before_the_work(tmp_path, llama):
+    """E.16: nothing is printed, as nothing was computed; and what was judged leaves nothing behind."""
+    model = tool.write_llama(tmp_path / "m.gguf")
+    for out in (tmp_path / "no" / "y.npy", "/dev/full", tmp_path):
+        done = call("run", "--shape", "64,96", "--output", out)
+        assert done.returncode == 2 and done.stdout == "", out
+    folder = tmp_path / "y"
+    (folder / "layer-002.npy").mkdir(parents=True)  # in the way of the last layer
+    done = call("run", model, "--output", folder)
+    assert done.returncode == 2 and done.stdout == "" and "layer-002.npy" in done.stderr
+    assert os.listdir(folder) == ["layer-002.npy"] and sorted(os.listdir(tmp_path)) == ["m.gguf", "y"]
+
+
 def test_output_errors(tmp_path, llama):
     fails("run", "--digest", "--output", tmp_path / "no" / "y.npy", saying="No such file")
     fails("run", "--digest", "--output", tmp_path, saying="not a regular file")

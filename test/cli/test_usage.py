@@ -4,9 +4,10 @@ import json
 import os
 import subprocess
 
+import numpy as np
 import pytest
 import tool
-from tool import call, fails, ok
+from tool import call, fails, objects, ok
 
 VERBS = ["run", "info", "check", "convert", "plan", "bench", "cpu"]
 
@@ -15,14 +16,14 @@ def test_help_of_the_tool_names_every_command_and_exit_code():
     text = ok("--help")
     for word in [*VERBS, "--version", "SWIGLU_ISA", "exit status"]:
         assert word in text
-    assert ok("-h") == text
+    assert ok("-h") == ok("help") == text
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_of_a_command(verb):
     text = ok(verb, "--help")
     assert text.startswith(f"usage: swiglu {verb}")
-    assert "--json" in text and "--help" in text
+    assert "--json" in text and "--help" in text and ok("help", verb) == text
     assert ok(verb, "--threads", "1", "--help") == text if verb in ("run", "check", "bench") else True
 
 
@@ -44,6 +45,7 @@ def test_version():
     text = ok("--version")
     for word in ("swiglu ", "library ", "ABI ", "compiler ", "levels generic"):
         assert word in text
+    assert ok("version") == ok("-V") == text
     data = json.loads(ok("--version", "--json"))
     assert data["abi"] >= 1 and data["levels"].split()[0] == "generic"
     assert ok("--version", isa="generic").splitlines()[-1] == "levels generic"
@@ -73,9 +75,17 @@ def test_version():
     (["run", "--shape", "1,2,3"], "more than 2"),
     (["run", "--shape", "1;2"], "comma"),
     (["run", "--activation", "sillu"], "did you mean silu?"),
-    (["run", "--activation", "SiLU"], "unknown"),
+    (["run", "--activation", "SiLU"], "did you mean silu?"),
+    (["rnu"], "did you mean 'run'?"),
+    (["CHECK"], "did you mean 'check'?"),
+    (["verison"], "did you mean 'version'?"),
+    (["help", "rnu"], "did you mean 'run'?"),
+    (["run", "--dtype", "BF16"], "did you mean bf16?"),
+    (["run", "--compute", "fp32"], "did you mean f32?"),
+    (["plan", "--d-model", "64", "--rule", "nearset"], "did you mean nearest?"),
+    (["bench", "--model", "llama-3-7b"], "did you mean llama-3-8b?"),
+    (["bench", "--isa", "AVX2"], "did you mean avx2?"),
     (["run", "--layers", "0"], "needs a FILE"),
-    (["run", "--digest", "--json"], "exclude"),
     (["run", "--input", "x.npy", "--tokens", "3"], "exclude"),
     (["run", "a.gguf", "--shape", "4,4"], "without a FILE"),
     (["run", "a.gguf", "b.gguf"], "unexpected operand b.gguf"),
@@ -108,6 +118,37 @@ def test_wrong_usage_is_one_line_and_exit_2(args, saying):
 @pytest.mark.parametrize("level", ["", "sse", "AVX2", "avx"])
 def test_unknown_level_is_an_error(verb, level):
     fails(verb, "file", saying="SWIGLU_ISA", isa=level)
+
+
+def test_a_level_of_another_architecture_is_an_error():
+    """E.16: 'neon' ran generic C on x86, 130 times slower, without a word."""
+    foreign = [o["level"] for o in objects("cpu") if o["kind"] == "level" and not o["compiled"]]
+    assert foreign and set(foreign).isdisjoint(tool.levels())
+    for level in foreign:
+        fails("bench", "--isa", level, saying=f"--isa {level}: not an instruction set of this architecture")
+        fails("run", "--digest", isa=level, saying=f"SWIGLU_ISA {level}: not an instruction set of this architecture")
+
+
+def test_each_json_object_says_what_it_describes(llama, tmp_path):
+    calls = {("run", "--shape", "8,8"): "block", ("run", llama, "--tokens", "1", "--digest"): "block",
+             ("info", llama): "file block",
+             ("check", llama): "tensor block total", ("plan", "--d-model", "64"): "plan", ("--version",): "version",
+             ("cpu",): "level weights activation", ("check",): "axis total",
+             ("convert", llama, tmp_path / "out.gguf", "--type", "f16"): "weight file"}
+    for args, kinds in calls.items():
+        kinds_seen = [json.loads(line)["kind"] for line in ok(*args, "--json").splitlines()]
+        assert list(dict.fromkeys(kinds_seen)) == kinds.split(), args
+
+
+def test_names_on_standard_output_are_plain(tmp_path, llama):
+    """E.16: a file's name may hold escape codes, which no terminal shall obey."""
+    path = tmp_path / "a\x1b[31m\nb.gguf"
+    path.write_bytes(llama.read_bytes())
+    np.save(tmp_path / "x\x1b.npy", np.ones((1, 32), np.float32))
+    for args in (["run", path, "--tokens", "1"], ["run", path, "--input", tmp_path / "x\x1b.npy"], ["info", path],
+                 ["convert", path, tmp_path / "\x1bout.gguf", "--type", "f16"]):
+        text = ok(*args)
+        assert "\x1b" not in text and "\\x1b" in text, args
 
 
 def test_a_control_byte_in_an_argument_is_escaped():

@@ -36,8 +36,8 @@ def objects(*args, **kwargs):
 
 @functools.cache
 def levels():
-    """The names of all levels, as the tool lists them."""
-    return [o["level"] for o in objects("cpu") if "level" in o]
+    """The names of the levels in this build, as the tool lists them."""
+    return [o["level"] for o in objects("cpu") if o["kind"] == "level" and o["compiled"]]
 
 
 def fails(*args, code=2, saying="", **kwargs):

@@ -340,7 +340,8 @@ def test_alias_and_json(tmp_path):
     assert all((w["from"], w["to"], w["values"]) == ("f32", "bf16", D * FF) for w in weights)
     assert all(0 < w["relative_error"] <= 2**-9 for w in weights)
     total = sum(len(t[2]) for t in tensors(tmp_path / "out.gguf").values())
-    assert said == {"file": str(tmp_path / "out.gguf"), "type": "bf16", "converted": 6, "kept": 7, "tensor_bytes": total}
+    assert said == {"kind": "file", "file": str(tmp_path / "out.gguf"), "type": "bf16", "converted": 6, "kept": 7,
+                    "tensor_bytes": total}
 
 
 def test_memory_does_not_grow_with_a_tensor(tmp_path):
