@@ -39,6 +39,12 @@ static inline const struct swiglu_path *swiglu_train_path(const struct swiglu_ke
 }
 static inline size_t swiglu_step_halves(const struct swiglu_step *s) { return s->desc->layout == SWIGLU_UNGATED ? 1 : 2; }
 
+/* Whether the gradient of a matrix (0: gate, 1: up, 2: down) is computed the other way round, columns of y or hidden units in
+ * lanes: of [in, out] matrices that is the side whose values lie side by side. */
+static inline bool swiglu_step_turned(const struct swiglu_step *s, int which) {
+    return swiglu_desc_trained(s->desc, which)->in_out && (which == 2 || s->desc->layout != SWIGLU_INTERLEAVED);
+}
+
 /* Columns of gate and up that have gradients. */
 static inline size_t swiglu_step_trained_inputs(const struct swiglu_step *s) {
     return swiglu_desc_trained(s->desc, s->desc->layout == SWIGLU_UNGATED)->cols;

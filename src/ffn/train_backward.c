@@ -112,11 +112,16 @@ static void prepare_chunk(const struct spot *s, size_t ticket) {
             stage_tile(s, (unsigned)i, &job->x, d->d_in, job->at.x_row, s->p.gate_up.path->x, job->work + job->at.x_rows);
             stage_tile(s, (unsigned)i, &job->dy, d->d_out, job->at.dy_row, s->p.dh.path->x, job->work + job->at.dy_rows);
         } else if (i < tiles + x_panels) {
-            pack_tokens(s, &s->p.x, i - tiles, &job->x, job->work + job->at.x_panels + (i - tiles) * s->p.x.panel_bytes);
+            char *const panel = job->work + job->at.x_panels + (i - tiles) * s->p.x.panel_bytes;
+            pack_tokens(s, &s->p.x, i - tiles, &job->x, panel);
+            if (job->at.x_turned)
+                turn_panel(s, &s->p.x, panel, (i - tiles) * 2 * vl, s->p.x.n_units, job->work + job->at.x_turned);
         } else {
             const size_t panel = i - tiles - x_panels;
-            pack_tokens(s, &dy, panel, &job->dy, buffer);
-            turn_panel(s, &dy, buffer, panel * 2 * vl, d->d_out, job->work + job->at.dy_turned);
+            const int kept = job->at.dy_panels && panel < s->p.dy.n_panels;
+            char *const to = kept ? job->work + job->at.dy_panels + panel * s->p.dy.panel_bytes : buffer;
+            pack_tokens(s, &dy, panel, &job->dy, to);
+            turn_panel(s, &dy, to, panel * 2 * vl, d->d_out, job->work + job->at.dy_turned);
         }
     }
     if (ticket) return;
@@ -212,9 +217,15 @@ static void finish_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile,
 
 static void turn_block(const struct spot *s, size_t ticket) {
     const struct back *job = s->job;
-    const size_t panels = s->p.d.n_panels, n = panels * job->n_halves, n_tickets = spread(job);
+    const size_t panels = s->p.d.n_panels, n_tickets = spread(job);
+    const size_t n = panels * (job->n_halves + (job->at.h_turned != 0)); /* dg, du, h */
     for (size_t i = share(n, ticket, n_tickets); i < share(n, ticket + 1, n_tickets); i++) {
         const size_t half = i / panels, panel = i % panels;
+        if (half == job->n_halves) {
+            turn_panel(s, &s->p.h, job->work + job->at.h + panel * s->p.h.panel_bytes, panel * s->p.h.units_per_panel,
+                       s->p.n_units, job->work + job->at.h_turned);
+            continue;
+        }
         turn_panel(s, &s->p.d, job->work + (half ? job->at.du : job->at.dg) + panel * s->p.d.panel_bytes,
                    panel * s->p.d.units_per_panel, s->p.n_units,
                    job->work + (half ? job->at.du_turned : job->at.dg_turned));
@@ -246,7 +257,7 @@ static char *grid_at(const struct grid *g, size_t row, size_t col) {
     return (char *)g->at + (row * g->row + col * g->col) * swiglu_float_bytes(g->dtype);
 }
 
-/* [in, out] weights: the other side is contiguous. */
+/* Interleaved [in, out] weights: neither side is contiguous. */
 static void finish_scattered(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
     const struct target *g = ctx;
     const struct swiglu_shape *t = swiglu_tiles_shape(p->rows, tile);
@@ -264,40 +275,67 @@ static void finish_scattered(void *ctx, const struct swiglu_pass *p, unsigned ti
         }
 }
 
-/* Where the gradient of weight `which` (gate, up, down) of the matrix goes, from its row and column on, and what is added. */
-static void aim_weight(const struct spot *s, int which, size_t row, size_t row_stride, size_t column, struct target *t) {
+/* Sends the gradient of weight `which` (gate, up, down) to the matrix, from an output and an input on, and says what is added.
+ * Rows of the target are outputs, or inputs where the product is computed the other way round. */
+static void send_weight(const struct spot *s, int which, size_t output, size_t output_stride, size_t input, struct target *t) {
     const struct back *job = s->job;
     const struct swiglu_matrix *const m = swiglu_desc_trained(job->step->desc, which);
     const struct swiglu_rows *const g = which == 0 ? &job->grads.gate : which == 1 ? &job->grads.up : &job->grads.down;
-    const int in_out = m->in_out, add = s->chunk > 0 || job->step->flags & SWIGLU_TRAIN_ACCUMULATE;
+    const int add = s->chunk > 0 || job->step->flags & SWIGLU_TRAIN_ACCUMULATE, turned = swiglu_step_turned(job->step, which);
+    const int by_rows = m->in_out == turned; /* a row of the target is a stored row */
     if (!g->data) return;
-    t->to = (struct grid){g->data, in_out ? 1 : g->ld_elems, in_out ? g->ld_elems : 1, g->dtype};
+    t->to = (struct grid){g->data, by_rows ? g->ld_elems : 1, by_rows ? 1 : g->ld_elems, g->dtype};
     if (job->step->flags & SWIGLU_TRAIN_BF16_GRADIENTS && job->at.n_chunks > 1) {
         const size_t ld = swiglu_matrix_stored_cols(m);
-        t->sum = (struct grid){job->work + job->at.sums[which], in_out ? 1 : ld, in_out ? ld : 1, SWIGLU_F32};
+        t->sum = (struct grid){job->work + job->at.sums[which], by_rows ? ld : 1, by_rows ? 1 : ld, SWIGLU_F32};
         if (s->chunk + 1 < job->at.n_chunks) t->to = t->sum;
     } else {
         t->sum = t->to;
     }
     struct grid *const grids[2] = {&t->to, &t->sum};
     for (int i = 0; i < 2; i++) {
-        grids[i]->at = grid_at(grids[i], row, column);
-        grids[i]->row *= row_stride;
+        grids[i]->at = turned ? grid_at(grids[i], input, output) : grid_at(grids[i], output, input);
+        *(turned ? &grids[i]->col : &grids[i]->row) *= output_stride;
     }
     if (!add) t->sum.at = NULL;
+}
+
+/* Rows are hidden units: dg or du over tokens. */
+static struct target unit_rows(const struct spot *s, int half) {
+    const struct back *job = s->job;
+    return (struct target){.rows = &s->p.units, .n_rows = s->p.n_units, .row_bytes = SWIGLU_RECORD_BYTES,
+                           .staged = job->work + (half ? job->at.du_turned : job->at.dg_turned)};
 }
 
 static struct target weight_target(const struct spot *s, int half) {
     const struct back *job = s->job;
     const struct swiglu_half *h = &job->half[half];
-    struct target t = {.product = &s->p.x, .rows = &s->p.units, .n_rows = s->p.n_units,
-                       .staged = job->work + (half ? job->at.du_turned : job->at.dg_turned),
-                       .panels = job->work + job->at.x_panels, .row_bytes = SWIGLU_RECORD_BYTES};
-    aim_weight(s, h->matrix == &job->step->desc->gate ? 0 : 1, h->first + s->unit * h->stride, h->stride, 0, &t);
+    const int which = h->matrix == &job->step->desc->gate ? 0 : 1;
+    struct target t = unit_rows(s, half);
+    t.product = &s->p.x;
+    t.panels = job->work + job->at.x_panels;
+    if (swiglu_step_turned(job->step, which))
+        t = (struct target){.product = &s->p.d, .rows = &s->p.inputs, .n_rows = swiglu_step_trained_inputs(job->step),
+                            .staged = job->work + job->at.x_turned, .row_bytes = SWIGLU_RECORD_BYTES,
+                            .panels = job->work + (half ? job->at.du : job->at.dg)};
+    send_weight(s, which, h->first + s->unit * h->stride, h->stride, 0, &t);
     return t;
 }
 
-static void aim_bias(const struct spot *s, float *bias, size_t stride, struct target *t) {
+static struct target down_target(const struct spot *s) {
+    const struct back *job = s->job;
+    struct target t = {.product = &s->p.h, .rows = &s->p.down, .n_rows = swiglu_desc_trained(job->step->desc, 2)->rows,
+                       .staged = job->work + job->at.dy_turned, .panels = job->work + job->at.h,
+                       .row_bytes = SWIGLU_RECORD_BYTES};
+    if (swiglu_step_turned(job->step, 2))
+        t = (struct target){.product = &s->p.dy, .rows = &s->p.units, .n_rows = s->p.n_units,
+                            .staged = job->work + job->at.h_turned, .panels = job->work + job->at.dy_panels,
+                            .row_bytes = SWIGLU_RECORD_BYTES};
+    send_weight(s, 2, 0, 1, s->unit, &t);
+    return t;
+}
+
+static void send_bias(const struct spot *s, float *bias, size_t stride, struct target *t) {
     t->to = (struct grid){bias, stride, 1, SWIGLU_F32};
     t->sum = s->chunk > 0 || s->job->step->flags & SWIGLU_TRAIN_ACCUMULATE ? t->to : (struct grid){0};
 }
@@ -306,10 +344,10 @@ static struct target bias_target(const struct spot *s, int half) {
     const struct back *job = s->job;
     const struct swiglu_half *h = &job->half[half];
     float *const bias = h->bias == &job->step->desc->gate_bias ? job->grads.gate_bias : job->grads.up_bias;
-    struct target t = weight_target(s, half);
+    struct target t = unit_rows(s, half);
     t.product = &s->p.ones_up;
     t.panels = job->work + job->at.ones_up;
-    aim_bias(s, bias ? bias + h->first + s->unit * h->stride : NULL, h->stride, &t);
+    send_bias(s, bias ? bias + h->first + s->unit * h->stride : NULL, h->stride, &t);
     return t;
 }
 
@@ -329,15 +367,9 @@ static struct target target_of(const struct spot *s, int what) {
     case DB_DOWN:
         t.product = &s->p.ones_down;
         t.panels = job->work + job->at.ones_down;
-        aim_bias(s, s->block ? NULL : job->grads.down_bias, 1, &t);
+        send_bias(s, s->block ? NULL : job->grads.down_bias, 1, &t);
         return t;
-    default:
-        t.rows = &s->p.down;
-        t.n_rows = swiglu_desc_trained(job->step->desc, 2)->rows;
-        t.product = &s->p.h;
-        t.panels = job->work + job->at.h;
-        aim_weight(s, 2, 0, 1, s->unit, &t);
-        return t;
+    default: return down_target(s);
     }
 }
 

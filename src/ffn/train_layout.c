@@ -37,12 +37,14 @@ bool swiglu_back_products(const struct swiglu_step *s, size_t n_tokens, size_t n
     p->tokens = swiglu_tiles_of(k, n_tokens);
     p->units = swiglu_tiles_of(k, n_units);
     p->outs = swiglu_tiles_of(k, d->d_out);
-    p->down = swiglu_tiles_of(k, swiglu_desc_trained(d, 2)->rows);
+    p->down = swiglu_tiles_of(k, (unsigned)swiglu_desc_trained(d, 2)->rows);
+    p->inputs = swiglu_tiles_of(k, (unsigned)swiglu_step_trained_inputs(s));
     return shape(&p->gate_up, k, up, d->d_in, n_units, swiglu_step_halves(s) == 2) ||
            shape(&p->dh, k, down, d->d_out, n_units, 0) ||
            shape(&p->dx, k, up, swiglu_back_depth(s, n_units), d->d_in, 0) ||
            shape_tokens(&p->x, k, up, n_tokens, swiglu_step_trained_inputs(s)) ||
            shape_tokens(&p->h, k, down, n_tokens, n_units) ||
+           shape_tokens(&p->dy, k, down, n_tokens, swiglu_desc_trained(d, 2)->rows) ||
            shape_tokens(&p->d, k, up, n_tokens, n_units) || shape_tokens(&p->ones_up, k, up, n_tokens, 1) ||
            shape_tokens(&p->ones_down, k, down, n_tokens, 1);
 }
@@ -90,6 +92,11 @@ bool swiglu_back_layout(const struct swiglu_step *s, unsigned n_threads, struct 
                swiglu_reserve(t, turned, SWIGLU_RECORD_BYTES, &l->dg_turned) ||
                swiglu_reserve(t, turned, SWIGLU_RECORD_BYTES, &l->du_turned) ||
                swiglu_reserve(t, swiglu_product_lanes(&p.dx, vl), rows * sizeof(float), &l->dx_totals);
+    if (swiglu_step_turned(s, 0) || swiglu_step_turned(s, 1))
+        bad = bad || swiglu_reserve(t, swiglu_step_trained_inputs(s) + SWIGLU_ROW_PADDING, SWIGLU_RECORD_BYTES, &l->x_turned);
+    if (swiglu_step_turned(s, 2))
+        bad = bad || swiglu_reserve(t, 1, p.dy.data_bytes, &l->dy_panels) ||
+              swiglu_reserve(t, turned, SWIGLU_RECORD_BYTES, &l->h_turned);
     const struct swiglu_product *const raw[3] = {&p.gate_up, &p.dh, &p.dx};
     l->buffer_bytes = l->panel_bytes; /* of one panel of dy, or a slice of weights */
     for (int i = 0; i < 3; i++) {

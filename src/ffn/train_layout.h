@@ -16,11 +16,13 @@ enum {
  *   gate_up tokens x d_in  x units      dh tokens x d_out x units      dx tokens x combined x d_in
  *   x       units  x tokens x d_in  (dWgate, dWup; the panels are x. With heads: their columns)
  *   h       d_out  x tokens x units (dWdown; the panels are h. With heads: its rows)
- *   d       only a shape: panels of dg and of du, whose lanes are turned into rows
+ *   d       d_in   x tokens x units (panels of dg and of du: their lanes are turned into rows for the products above, and for
+ *           [in, out] matrices they are the panels)
+ *   dy      units  x tokens x d_out (dWdown of an [in, out] matrix; the panels are dy)
  *   ones_*  units or d_out x tokens x 1 (biases) */
 struct swiglu_back_products {
-    struct swiglu_product gate_up, dh, dx, x, h, d, ones_up, ones_down;
-    struct swiglu_tiles tokens, units, outs, down; /* outs: columns of y; down: those whose weights are trained */
+    struct swiglu_product gate_up, dh, dx, x, h, d, dy, ones_up, ones_down;
+    struct swiglu_tiles tokens, units, outs, down, inputs; /* outs: columns of y; down: those whose weights are trained */
     size_t n_tokens, n_units;
 };
 
@@ -31,6 +33,7 @@ struct swiglu_back_layout {
     size_t block_bias;                      /* packed biases of a block of hidden units */
     size_t x_rows, dy_rows, x_panels, dy_turned, ones_up, ones_down, bias, gate, h, dg, du, d_rows, dg_turned,
         du_turned, dx_totals, total;
+    size_t x_turned, dy_panels, h_turned; /* only where a gradient is computed the other way round; else 0 */
     size_t sums[3]; /* of the gradients of gate, up and down, [stored rows][stored columns] of f32, where they are needed */
     size_t scratch, scratch_bytes, totals_bytes, buffer_bytes; /* per thread: totals of a tile's panels, a slice of weights */
     size_t panel_bytes;
