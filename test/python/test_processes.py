@@ -85,7 +85,7 @@ found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *a: None if name == "torch" else found(name, *a)
 import swiglu
 from swiglu import *
-assert not hasattr(swiglu, "nn") and "patch" not in dir(swiglu) and width(768) == 2048
+assert not hasattr(swiglu, "nn") and "patch" in dir(swiglu) and "patch" not in swiglu.__all__ and width(768) == 2048
 inspect.getmembers(swiglu), pydoc.render_doc(swiglu)
 try:
     swiglu.patch

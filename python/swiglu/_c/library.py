@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,13 +18,14 @@ def _find() -> Path:
     override = os.environ.get("SWIGLU_LIBRARY")
     if override:
         return Path(override)
-    here = Path(__file__).resolve().parents[1]
-    for name in _NAMES:
-        if (here / name).exists():
-            return here / name
+    folders = [Path(folder) for folder in sys.modules["swiglu"].__path__]  # two where the package is installed with -e
+    for folder in folders:
+        for name in _NAMES:
+            if (folder / name).exists():
+                return folder / name
     raise ImportError(
-        f"swiglu: no {' or '.join(_NAMES)} in {here}; install the package (pip install .) or set SWIGLU_LIBRARY to the path"
-        " of the shared library"
+        f"swiglu: no {' or '.join(_NAMES)} in {' or '.join(map(str, folders))}; install the package (pip install .) or set"
+        " SWIGLU_LIBRARY to the path of the shared library"
     )
 
 
