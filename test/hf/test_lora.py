@@ -99,6 +99,9 @@ def test_families(family, dtype, policy):
         {"use_rslora": True, "r": 3},
         {"rank_pattern": {"gate_proj": 7}, "alpha_pattern": {"down_proj": 5}},
         {"bias": "all"},
+        {"use_dora": True},
+        {"use_dora": True, "target_modules": ["gate_proj"], "bias": "all"},
+        {"use_dora": True, "use_rslora": True, "target_modules": ["down_proj"]},
     ],
     ids=str,
 )
@@ -106,6 +109,31 @@ def test_kinds_of_adapters(options):
     model, report, eager = both("llama_bias", **options)
     assert_same(model, eager)
     assert report.fallbacks == 0
+
+
+@pytest.mark.parametrize("policy", ["recompute", "keep"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("family", ["llama", "phi3"])
+def test_magnitudes(family, dtype, policy):
+    eager = adapted(family, dtype, use_dora=True)
+    for name, p in eager.named_parameters():
+        if "magnitude" in name:
+            p.data *= torch.linspace(0.7, 1.4, len(p)).to(p.dtype)
+    model = copy.deepcopy(eager)
+    report = swiglu.patch(model, policy=policy)
+    assert_same(model, eager, dtype)
+    before = logits(model)
+    torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1).step()
+    assert not torch.equal(logits(model), before) and report.fallbacks == 0
+
+
+def test_magnitudes_keep_no_matrix():
+    model, _, _ = both(use_dora=True)
+    block, x, kept = model.base_model.model.model.layers[0].mlp, torch.randn(5, 64, requires_grad=True), []
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        block(x)
+    assert sum(t.numel() for t in kept if t.untyped_storage().data_ptr() not in own) == x.numel()
 
 
 def test_dropout_draws_what_eager_draws():
@@ -243,8 +271,9 @@ def test_own_modules_run_fused(recwarn):
     assert_near(x.grad, other.grad, torch.float32)
 
 
-def test_second_derivatives():
-    model, _, eager = both(lora_dropout=0.2, target_modules=["gate_proj", "up_proj"])
+@pytest.mark.parametrize("options", [{"lora_dropout": 0.2, "target_modules": LLAMA[:2]}, {"use_dora": True}], ids=str)
+def test_second_derivatives(options):
+    model, _, eager = both(**options)
     results = []
     for m in (model, eager):
         torch.manual_seed(0)
@@ -341,6 +370,17 @@ def test_near_misses():
             model, report, _ = both()
             change(model)
             falls_back(model, report, reason)
+
+
+def test_magnitudes_with_dropout_or_beside_other_adapters():
+    model, report, _ = both(use_dora=True, lora_dropout=0.2)
+    falls_back(model.train(), report, "has a magnitude and dropout")
+    before = report.fallbacks
+    model.eval()(tokens())
+    assert report.fallbacks == before
+    model.add_adapter("other", config())
+    model.base_model.set_adapter(["default", "other"])
+    falls_back(model, report, "is a DoraLinearVariant, among others")
 
 
 def test_mixed_batches_and_hooks():

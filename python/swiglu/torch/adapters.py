@@ -7,6 +7,7 @@ merged, disabled); any other result than base(x) + b(a(dropout(x))) * scaling le
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Optional, Union
 
 import torch
@@ -79,16 +80,50 @@ def _expected(child: Any, active: list[str]) -> str:
     return " + ".join(terms)
 
 
+def _small(rows: int, cols: int, generator: torch.Generator, bias: bool = False) -> nn.Linear:
+    made = nn.Linear(cols, rows, bias=bias, dtype=torch.float64)
+    for p in made.parameters():
+        p.data = torch.randn(p.shape, generator=generator, dtype=torch.float64)
+    return made
+
+
+def _is_scaled_sum(child: Any, name: str) -> bool:
+    """A layer with a magnitude asks for values, so its forward runs on a small twin in double precision, and is compared with
+    rows of base + scaling b a, scaled to the magnitude."""
+    generator = torch.Generator().manual_seed(1)
+    base, a, b = _small(7, 5, generator, True), _small(2, 5, generator), _small(7, 2, generator)
+    magnitude = copy.copy(child._modules["lora_magnitude_vector"]._modules[name])
+    lengths = nn.Parameter(torch.rand(7, generator=generator, dtype=torch.float64) + 0.5)
+    magnitude.__dict__["_parameters"] = {"weight": lengths}
+    parts = {"lora_A": a, "lora_B": b, "lora_dropout": nn.Identity(), "lora_magnitude_vector": magnitude}
+    twin = object.__new__(type(child))
+    twin.__dict__.update(child.__dict__)
+    twin.__dict__["_modules"] = {"base_layer": base, **{key: nn.ModuleDict({name: part}) for key, part in parts.items()}}
+    x = torch.randn(3, 5, generator=generator, dtype=torch.float64)
+    with torch.enable_grad(), torch.autocast("cpu", enabled=False):
+        total = base.weight + child.scaling[name] * b.weight @ a.weight
+        rows = lengths / torch.linalg.vector_norm(total.detach(), dim=1)
+        ys = type(child).forward(twin, x), x @ (rows[:, None] * total).t() + base.bias
+        found, expected = (torch.autograd.grad(y.square().sum(), (lengths, a.weight, b.weight)) for y in ys)
+    pairs = [ys, *zip(found, expected)]
+    return all(torch.allclose(f, e, rtol=1e-9, atol=1e-12) for f, e in pairs)  # double precision's 1e-16 and then some
+
+
 _proven: dict[Any, Optional[str]] = {}  # state of a layer -> why it is left alone, or None
 _MOST = 1024
 
 
 def _prove(child: Any, active: list[str]) -> Optional[str]:
-    key = (type(child), type(child).forward, tuple((name, child.scaling[name]) for name in active))
+    scaled = _is_scaled(child, active)
+    key = (type(child), type(child).forward, scaled, tuple((name, child.scaling[name]) for name in active))
     if key not in _proven:
         try:
-            text = _computes(child)
-            _proven[key] = None if text == _expected(child, active) else f"its adapters compute {text}"
+            if scaled:
+                right, text = _is_scaled_sum(child, active[0]), "something else than rows of a magnitude"
+            else:
+                text = _computes(child)
+                right = text == _expected(child, active)
+            _proven[key] = None if right else f"its adapters compute {text}"
         except Exception as error:  # anything may happen in a stranger's forward
             return f"its adapters cannot be followed ({type(error).__name__}: {error})"
         if len(_proven) > _MOST:
@@ -109,8 +144,18 @@ def _active(child: Any) -> Union[list[str], str]:
     names = child._active_adapter
     names = [name for name in ([names] if isinstance(names, str) else names) if name in child._modules["lora_A"]._modules]
     variants = child.__dict__.get("lora_variant", {})
-    strange = next((variants[name] for name in names if name in variants), None)
-    return names if strange is None else f"its adapter is a {type(strange).__name__}"
+    for name in names:
+        if name in variants and not (_is_scaled(child, [name]) and len(names) == 1):
+            cls = variants[name] if isinstance(variants[name], type) else type(variants[name])
+            return f"its adapter {name} is a {cls.__name__}{', among others' if len(names) > 1 else ''}"
+    return names
+
+
+def _is_scaled(child: Any, active: list[str]) -> bool:
+    """Whether the only active adapter is one of DoRA."""
+    variant = child.__dict__.get("lora_variant", {}).get(active[0]) if active else None
+    cls = variant if isinstance(variant, type) else type(variant)
+    return cls.__module__ == "peft.tuners.lora.variants" and cls.__qualname__ == "DoraLinearVariant"
 
 
 def _is_plain(layer: Any) -> bool:
@@ -144,7 +189,21 @@ def _obstacle_of(child: Any, name: str) -> Optional[str]:
         return f"the dropout of its adapter {name} is a {type(dropout).__name__} or has hooks"
     if type(dropout) is nn.Dropout and dropout.p == 1:
         return f"the dropout of its adapter {name} leaves nothing"
+    if not _is_scaled(child, [name]):
+        return None
+    magnitude = child._modules["lora_magnitude_vector"]._modules[name]
+    weight = magnitude._parameters["weight"]
+    if type(weight) is not nn.Parameter or not weight.is_cpu or weight.dtype not in _DTYPES or _has_hooks(magnitude):
+        return f"the magnitude of its adapter {name} is not a plain parameter on the CPU"
+    if child.fan_in_fan_out:
+        return f"its adapter {name} scales a transposed weight"
+    if _probability(dropout):
+        return f"its adapter {name} has a magnitude and dropout"
     return None
+
+
+def _probability(dropout: Any) -> float:
+    return dropout.p if type(dropout) is nn.Dropout and dropout.training else 0.0
 
 
 def obstacle(child: Any) -> Optional[str]:
@@ -157,7 +216,7 @@ def obstacle(child: Any) -> Optional[str]:
         if reason is not None:
             return reason
     weight = child._modules["base_layer"]._parameters.get("weight")
-    if weight is not None and weight.requires_grad and active:
+    if weight is not None and weight.requires_grad and active and torch.is_grad_enabled():
         return "its base weight is trained too"
     return _prove(child, active) if active else None
 
@@ -171,6 +230,9 @@ def updates_of(child: Any) -> list[Update]:
     updates = []
     for name in active:
         a, b, dropout = _submodules(child, name)
-        p = dropout.p if type(dropout) is nn.Dropout and dropout.training else 0.0
-        updates.append(Update(a._parameters["weight"], b._parameters["weight"], float(child.scaling[name]), p))
+        magnitude = None
+        if _is_scaled(child, active):
+            magnitude = child._modules["lora_magnitude_vector"]._modules[name]._parameters["weight"]
+        scale, p = float(child.scaling[name]), _probability(dropout)
+        updates.append(Update(a._parameters["weight"], b._parameters["weight"], scale, p, magnitude))
     return updates

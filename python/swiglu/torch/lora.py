@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .._c.activation import Activation
-from . import kernels
+from . import dora, kernels
 from .kernels import run_handle
 from .packed import Beside, find
 from .plain import hidden
@@ -32,12 +32,14 @@ GATE, UP, DOWN = range(3)
 
 @dataclasses.dataclass(frozen=True)
 class Update:
-    """product(x) += scale * (drop(x) a^T) b^T. dropout: the probability that is at work now."""
+    """product(x) += scale * (drop(x) a^T) b^T. dropout: the probability that is at work now. With a magnitude the rows of the
+    updated matrix are scaled to these lengths (dora.py)."""
 
     a: Tensor
     b: Tensor
     scale: float
     dropout: float = 0.0
+    magnitude: Optional[Tensor] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -355,6 +357,24 @@ def _evaluate_packed(config: _Config, tensors: Tensors) -> Tensor:
 # ---- both ----
 
 
+def _is_scaled(updates: Sequence[Sequence[Update]]) -> bool:
+    return any(update.magnitude is not None for some in updates for update in some)
+
+
+def _evaluate_scaled(
+    block: tuple[str, str, str], keep: bool, x: Tensor, parts: Parts, updates: Sequence[Sequence[Update]], packed: bool
+) -> Tensor:
+    tensors: list[Optional[Tensor]] = [x.resolve_neg(), *parts]
+    scaled = []
+    for place, some in enumerate(updates):
+        for u in some:
+            i = len(tensors)
+            scaled.append(dora.Scaled(place, u.scale, i, i + 1, None if u.magnitude is None else i + 2))
+            tensors += (u.a, u.b) if u.magnitude is None else (u.a, u.b, u.magnitude)
+    config = dora.Config(block, keep, tuple(scaled))
+    return dora.evaluate(config, tensors, packed and not torch.is_grad_enabled())
+
+
 def _check(x: Tensor, parts: Parts, updates: Sequence[Sequence[Update]], layout: str) -> None:
     first = parts[0] if parts[0] is not None else parts[1]
     if first is None or x.dim() == 0 or x.shape[-1] != first.shape[1]:
@@ -368,8 +388,10 @@ def _check(x: Tensor, parts: Parts, updates: Sequence[Sequence[Update]], layout:
                     f"an update of {name} has shapes {tuple(update.a.shape)} and {tuple(update.b.shape)}, the weight"
                     f" {None if part is None else tuple(part.shape)}"
                 )
-            if update.dropout and name == "down":
-                raise ValueError("an update of down with dropout is not available")
+            if update.magnitude is not None and part is not None:
+                dora.check(part, name, update.magnitude)
+            if update.dropout and (name == "down" or _is_scaled(updates)):
+                raise ValueError("an update of down, or beside a magnitude, has no dropout here")
 
 
 def lora_ffn(
@@ -401,6 +423,8 @@ def lora_ffn(
                 compute=compute,
                 packed=packed,
             )
+    if _is_scaled(updates):
+        return _evaluate_scaled((activation, layout, compute), policy == "keep", x, parts, updates, packed)
     kinds = [(place, u.scale, u.dropout, u.a.shape[0]) for place, some in enumerate(updates) for u in some]
     config = _config(activation, layout, compute, policy == "keep", tuple(kinds))
     tensors = (x.resolve_neg(), *parts, *(tensor for some in updates for u in some for tensor in (u.a, u.b)))

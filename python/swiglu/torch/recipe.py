@@ -241,15 +241,18 @@ def linear_obstacle(name: str, child: Any, tensor_classes: tuple[type, ...] = TE
     return None
 
 
-def obstacle(module: nn.Module, recipe: Recipe, tensor_classes: tuple[type, ...] = TENSORS) -> Optional[str]:
-    """Why the children must be called one by one now; None where one evaluation of the whole block is the same."""
+def obstacle(
+    module: nn.Module, recipe: Recipe, tensor_classes: tuple[type, ...] = TENSORS, now: bool = True
+) -> Optional[str]:
+    """Why the children must be called one by one; None where one evaluation of the whole block is the same. now False: what
+    adapters add to a child at this time does not count."""
     reason = global_hooks()
     if reason is not None:
         return reason
     for name in recipe.linears:
         child: Any = child_at(module, name)
         if is_adapter(type(child)):
-            reason = _obstacle_of_adapter(child, tensor_classes)
+            reason = _obstacle_of_adapter(child, tensor_classes) if now else None
             if reason is not None:
                 return f"{name}: {reason}"
             child = base_of(child)
