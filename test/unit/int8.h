@@ -33,7 +33,8 @@ UNUSED_FN void encode_matrix(struct int8_block *b, int which, struct swiglu_matr
 }
 
 /* Down's format may be a float; the clause is then another. */
-UNUSED_FN struct int8_block new_int8(size_t d_in, size_t d_ff, size_t d_out, const char *act, int first, int down, uint64_t seed) {
+UNUSED_FN struct int8_block new_int8(size_t d_in, size_t d_ff, size_t d_out, const char *act, int first, int down,
+                                     uint64_t seed) {
     struct int8_block b;
     memset(&b, 0, sizeof b);
     swiglu_desc_init(&b.desc);
