@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # One-word verbs over CMake; CMakePresets.json says what each build folder is.
 #   make            build the library and the tool into build/
-#   make demo       fetch a real model and check every feed-forward block of it
+#   make help       this list
+#   make demo       fetch a real model (93 MB), check every feed-forward block of it, and run it in transformers with and
+#                   without the drop-in; that brings PyTorch (the CPU build: 0.4 GB to download, 1.4 GB on disk)
 #   make test       all tests (ARGS= for ctest, such as ARGS="-R pytest")
 #   make check      the kernels against each other and the reference (ARGS= another seed)
 #   make bench      speed of this machine as a share of its limits (ARGS= for swiglu bench)
@@ -9,7 +11,7 @@
 #   make fuzz       a reader under libFuzzer: T=gguf, gguf_set, safetensors, json or npy, for SECONDS=60
 #   make lint, fmt  what reviews should not have to say
 #   make single     out/swiglu.c, the library as one file
-#   make install    PREFIX=/usr/local, DESTDIR=
+#   make install, uninstall    PREFIX=/usr/local, DESTDIR=
 #   make clean      removes build folders and out/
 SHELL := bash
 MAKEFLAGS += --no-print-directory
@@ -26,8 +28,13 @@ define build
 @cmake --build --preset $(1) -j $(jobs) $(if $(2),--target $(2))
 endef
 
-.PHONY: all build fmt lint test check bench asan tsan cover fuzz demo single install clean
+.PHONY: all build help fmt lint test check bench asan tsan cover fuzz demo single install uninstall clean
 all: build
+	@echo "built: build/swiglu (the tool), build/libswiglu.so, build/libswiglu.a; headers are in include/swiglu/"
+	@echo "next:  build/swiglu help, make test, make demo, make install; make help lists the rest"
+
+help:
+	@sed -n '3,/^[^#]/s/^# \{0,1\}//p' Makefile
 
 build:
 	@tools/bootstrap.sh build
@@ -89,8 +96,13 @@ single:
 	@tools/bootstrap.sh build
 	@python3 tools/amalgamate.py --out out
 
+# The list is kept under another name, as tests install too.
 install: build
 	@cmake --install build --prefix $(PREFIX)
+	@cp build/install_manifest.txt build/installed.txt
+
+uninstall:
+	@tools/uninstall.sh build/installed.txt
 
 clean:
 	@rm -rf build build-asan build-tsan build-cover build-fuzz build-aarch64 build-musl out

@@ -17,7 +17,8 @@ echo "+ ${command[*]}"
 "${command[@]}"
 echo
 if ! tools/bootstrap_torch.sh; then
-    echo "demo: PyTorch and transformers cannot be had here; they would show the same model with and without the drop-in" >&2
+    echo "demo: without PyTorch and transformers this ends here; they would show the same model with and without the" \
+        "drop-in" >&2
     exit
 fi
 command=(.venv-torch/bin/python tools/demo_torch.py "${model#"$PWD"/}")

@@ -5,7 +5,8 @@
 demo_torch.py MODEL.gguf [--chart out/demo_torch.png] [--new-tokens 64] [--threads N]
 
 Loads the model, generates the same text both ways, and measures decoding, prefill, one training step and what is kept for
-backward; every figure is the median of interleaved runs. Prints a table and draws it as one chart.
+backward, the latter two under both policies of training; every figure is the median of interleaved runs. Prints a table and
+draws it as one chart.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ import swiglu
 PROMPT = "Explain in two sentences why the sky is blue."
 PREFILL, TRAINED = 512, 256  # tokens
 ROUNDS = 3
-WAYS = ("PyTorch", "with swiglu")
+SIDES = ("PyTorch", "with swiglu")
+POLICIES = (None, "recompute", "keep")  # by way: the model as it is, and patched for each policy of training
 
 
 def load(path: Path) -> tuple[Any, Any]:
@@ -93,53 +95,69 @@ def train_step(model: Any, ids: torch.Tensor) -> None:
     model(ids, labels=ids).loss.backward()
 
 
+def inference(
+    model: Any, ids: torch.Tensor, long: torch.Tensor, n: int, tokens: list[torch.Tensor], way: int
+) -> dict[str, float]:
+    """Seconds of one decoded token and of the prefill; tokens[way] gets what was generated."""
+    with torch.inference_mode():
+        model(ids)  # packs
+        first = seconds(lambda: model(ids))
+        whole = seconds(lambda: tokens.__setitem__(way, generate(model, ids, n)))
+        return {"decode": (whole - first) / (n - 1), "prefill": seconds(lambda: model(long[:, :PREFILL]))}
+
+
 def measure(model: Any, tokenizer: Any, n: int) -> tuple[dict[str, list[float]], list[torch.Tensor], Any]:
-    """(figure -> one value a way, the generated tokens, the report)."""
+    """(figure -> one value a way, the generated tokens, the report). Inference is the same under both policies."""
     ids = prompt_of(tokenizer)
     long = ids.repeat(1, -(-PREFILL // ids.shape[1]))
-    times: dict[str, list[list[float]]] = {key: [[], []] for key in ("decode", "prefill", "train")}
+    times: dict[str, list[list[float]]] = {key: [[] for _ in POLICIES] for key in ("decode", "prefill", "train")}
     tokens: list[torch.Tensor] = [ids, ids]
-    kept = [0, 0]
+    kept = [0 for _ in POLICIES]
     report = None
     for round_ in range(ROUNDS + 1):  # the first round warms up
-        for way in range(2):
-            if way:
-                report = swiglu.patch(model)
-            with torch.inference_mode():
-                model(ids)  # packs
-                first = seconds(lambda: model(ids))
-                whole = seconds(lambda way=way: tokens.__setitem__(way, generate(model, ids, n)))
-                prefill = seconds(lambda: model(long[:, :PREFILL]))
+        for way, policy in enumerate(POLICIES):
+            if policy:
+                report = swiglu.patch(model, policy=policy)
+            for key, value in inference(model, ids, long, n, tokens, way).items() if way < len(SIDES) else ():
+                if round_:
+                    times[key][way].append(value)
             model.train()
             train = seconds(lambda: train_step(model, long[:, :TRAINED]))
             if round_ == 0:
                 kept[way] = kept_bytes(model, long[:, :TRAINED])
             else:
-                for key, value in (("decode", (whole - first) / (n - 1)), ("prefill", prefill), ("train", train)):
-                    times[key][way].append(value)
+                times["train"][way].append(train)
             model.zero_grad()
             model.eval()
-            if way:
+            if policy:
                 swiglu.restore(model)
-    figures = {key: [statistics.median(values) for values in ways] for key, ways in times.items()}
+    figures = {key: [statistics.median(values) for values in ways if values] for key, ways in times.items()}
     figures["kept"] = [float(value) for value in kept]
     return figures, tokens, report
 
 
 ROWS = (
-    # figure, label, how a value is printed, whether larger is better
-    ("decode", "decoding, tokens a second", lambda v: f"{1 / v:.1f}", lambda v: 1 / v, True),
-    ("prefill", f"prefill of {PREFILL} tokens, ms", lambda v: f"{1e3 * v:.0f}", lambda v: 1e3 * v, False),
-    ("train", f"training step of {TRAINED} tokens, ms", lambda v: f"{1e3 * v:.0f}", lambda v: 1e3 * v, False),
-    ("kept", "kept for backward by the blocks, MiB", lambda v: f"{v / 2**20:.1f}", lambda v: v / 2**20, False),
+    # figure, way, label, how a value is printed, its size in a chart, whether larger is better
+    ("decode", 1, "decoding, tokens a second", lambda v: f"{1 / v:.1f}", lambda v: 1 / v, True),
+    ("prefill", 1, f"prefill of {PREFILL} tokens, ms", lambda v: f"{1e3 * v:.0f}", lambda v: 1e3 * v, False),
+    *(
+        row
+        for way in (1, 2)
+        for row in (
+            ("train", way, f"training step of {TRAINED} tokens, policy {POLICIES[way]}, ms", lambda v: f"{1e3 * v:.0f}",
+             lambda v: 1e3 * v, False),
+            ("kept", way, f"kept for backward by the blocks, policy {POLICIES[way]}, MiB", lambda v: f"{v / 2**20:.1f}",
+             lambda v: v / 2**20, False),
+        )
+    ),
 )
 
 
 def print_table(figures: dict[str, list[float]]) -> None:
-    print(f"{'':38} {WAYS[0]:>12} {WAYS[1]:>12} {'gain':>7}")
-    for key, label, text, _, _ in ROWS:
-        eager, ours = figures[key]
-        print(f"{label:38} {text(eager):>12} {text(ours):>12} {eager / ours:6.2f}x")
+    print(f"{'':56} {SIDES[0]:>12} {SIDES[1]:>12} {'gain':>7}")
+    for key, way, label, text, _, _ in ROWS:
+        eager, ours = figures[key][0], figures[key][way]
+        print(f"{label:56} {text(eager):>12} {text(ours):>12} {eager / ours:6.2f}x")
 
 
 def draw(figures: dict[str, list[float]], title: str, path: Path) -> None:
@@ -148,10 +166,11 @@ def draw(figures: dict[str, list[float]], title: str, path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, len(ROWS), figsize=(13, 3.6))
-    for axis, (key, label, text, value, larger) in zip(axes, ROWS):
-        bars = axis.bar(WAYS, [value(v) for v in figures[key]], color=("#9aa0a6", "#1a73e8"), width=0.6)
-        axis.bar_label(bars, [text(v) for v in figures[key]], padding=2)
+    figure, axes = plt.subplots(1, len(ROWS), figsize=(17, 3.6))
+    for axis, (key, way, label, text, value, larger) in zip(axes, ROWS):
+        shown = figures[key][0], figures[key][way]
+        bars = axis.bar(SIDES, [value(v) for v in shown], color=("#9aa0a6", "#1a73e8"), width=0.6)
+        axis.bar_label(bars, [text(v) for v in shown], padding=2)
         axis.set_title(label.replace(", ", ",\n").replace(" by the", "\nby the"), fontsize=10)
         axis.set_xlabel("more is better" if larger else "less is better", fontsize=9)
         axis.set_yticks([])

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What `make install` leaves is enough for an outside user with pkg-config, with CMake, shared or static.
+# What `make install` leaves is enough for an outside user with pkg-config, with CMake, shared or static; and `make
+# uninstall` takes it away, and nothing else.
 # shellcheck source=common.sh
 source "$(dirname "$0")/common.sh"
 need cmake gcc pkg-config
@@ -34,3 +35,10 @@ quietly cmake -S "$scratch/user" -B "$scratch/user/build" -DCMAKE_PREFIX_PATH="$
 quietly cmake --build "$scratch/user/build"
 "$scratch/user/build/shared" | diff -u "$expected" -
 "$scratch/user/build/static" | diff -u "$expected" -
+
+touch "$prefix/bin/other" "$libdir/libother.so"
+"$SWIGLU_SOURCE/tools/uninstall.sh" "$SWIGLU_BUILD/install_manifest.txt" >/dev/null
+rest=$(cd "$prefix" && find . ! -type d | sort | tr '\n' ' ')
+[ "$rest" = "./bin/other ./${libdir#"$prefix"/}/libother.so " ] || fail "after the removal there is $rest"
+if find "$prefix" -name swiglu | grep .; then fail "a folder is left"; fi
+if "$SWIGLU_SOURCE/tools/uninstall.sh" "$scratch/none" 2>/dev/null; then fail "nothing to remove is no error"; fi
