@@ -173,7 +173,7 @@ typedef enum swiglu_status swiglu_read_fn(void *ctx, uint64_t byte, void *dst, s
  * in_out = 0, and stored rows of whole blocks. */
 struct swiglu_matrix {
     const void *data;     /* any alignment; or NULL, and then read is called */
-    swiglu_read_fn *read; /* called by swiglu_block_create and swiglu_reference: from the calling thread only, or with
+    swiglu_read_fn *read; /* called by swiglu_block_create and swiglu_reference_run: from the calling thread only, or with
                              any_thread by several threads of the options' runner at once */
     void *ctx;
     int dtype, in_out;
@@ -307,12 +307,22 @@ SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_forward_bytes(const struc
  * memory   allocates nothing. work: any alignment, contents undefined, one per concurrent call, at least what
  *          swiglu_forward_bytes says for m and runner->n_threads. y may be x exactly (same data, dtype, stride)
  * threads  many at once on one block, each with its own work; runner NULL = the calling thread alone
- * errors   E_ARGUMENT, E_SHAPE, E_ALIAS, E_WORKSPACE: found before anything is written
+ * errors   E_ARGUMENT, E_SHAPE, E_ALIAS, E_WORKSPACE: found before anything is written; swiglu_forward_check tells which
+ *          argument it was
  * numerics bit-identical for any m, runner and instruction set; NaN in y is canonical     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_forward(const struct swiglu_block *block, size_t m,
                                                                struct swiglu_crows x, struct swiglu_rows y,
                                                                struct swiglu_work work,
                                                                const struct swiglu_runner *runner);
+
+/* what     what swiglu_forward would return for these arguments, computing nothing; *error says which of them is wrong, by
+ *          its name and value: "x: a stride of 3 values, but rows of 4"
+ * errors   as swiglu_forward     threads  any     since  0.1 */
+SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_forward_check(const struct swiglu_block *block, size_t m,
+                                                                     struct swiglu_crows x, struct swiglu_rows y,
+                                                                     struct swiglu_work work,
+                                                                     const struct swiglu_runner *runner,
+                                                                     struct swiglu_error *error);
 
 /* what     the two halves of swiglu_forward: h = act(x Wg^T + bg) * (x Wu^T + bu), then y = h Wd^T + bd. One after the
  *          other they give its bits

@@ -321,7 +321,8 @@ def test_closing_while_others_compute():
 
 
 def test_sizes():
-    assert swiglu.width(4096, multiple_of=256) == 11008
+    assert swiglu.width(4096, multiple_of=256) == swiglu.width(4096) == 11008  # as `swiglu plan --d-model 4096`
+    assert swiglu.width(4096, multiple_of=1) == 10922
     assert swiglu.width(4096, multiple_of=1024, multiplier=1.3) == 14336
     assert swiglu.width(5120, multiple_of=256, rule="nearest") == 13568
     counts = swiglu.count(576, 1536, dtype="bf16")

@@ -139,23 +139,46 @@ static void forward_checks_before_it_writes(void **state) {
     for (size_t i = 0; i < COUNT(y); i++) y[i] = before[i] = -7;
     const struct swiglu_crows rx = {x, SWIGLU_F32, 0};
     const struct swiglu_rows ry = {y, SWIGLU_F32, 0};
-#define FORWARD(b, m, x, y, w) swiglu_forward(b, m, x, y, w, NULL)
-    assert_int_equal(FORWARD(NULL, 3, rx, ry, work), SWIGLU_E_ARGUMENT);
-    assert_int_equal(FORWARD(block, 3, ((struct swiglu_crows){NULL, SWIGLU_F32, 0}), ry, work), SWIGLU_E_ARGUMENT);
-    assert_int_equal(FORWARD(block, 3, rx, ((struct swiglu_rows){NULL, SWIGLU_F32, 0}), work), SWIGLU_E_ARGUMENT);
-    assert_int_equal(FORWARD(block, 3, ((struct swiglu_crows){x, SWIGLU_Q8_0, 0}), ry, work), SWIGLU_E_ARGUMENT);
-    assert_int_equal(FORWARD(block, 3, rx, ((struct swiglu_rows){y, 99, 0}), work), SWIGLU_E_ARGUMENT);
-    assert_int_equal(FORWARD(block, 3, ((struct swiglu_crows){x, SWIGLU_F32, 7}), ry, work), SWIGLU_E_SHAPE);
-    assert_int_equal(FORWARD(block, 3, rx, ((struct swiglu_rows){y, SWIGLU_F32, 5}), work), SWIGLU_E_SHAPE);
-    assert_int_equal(FORWARD(block, 3, ((struct swiglu_crows){x, SWIGLU_F32, SIZE_MAX / 4}), ry, work), SWIGLU_E_SHAPE);
-    assert_int_equal(FORWARD(block, SIZE_MAX, rx, ry, work), SWIGLU_E_SHAPE);
-    assert_int_equal(FORWARD(block, 3, rx, ry, ((struct swiglu_work){NULL, work.bytes})), SWIGLU_E_WORKSPACE);
-    assert_int_equal(FORWARD(block, 3, rx, ry, ((struct swiglu_work){work.data, work.bytes - 1})), SWIGLU_E_WORKSPACE);
-    assert_int_equal(FORWARD(block, 3, rx, ry, ((struct swiglu_work){work.data, 0})), SWIGLU_E_WORKSPACE);
+    const struct {
+        size_t m;
+        struct swiglu_crows x;
+        struct swiglu_rows y;
+        struct swiglu_work work;
+        enum swiglu_status status;
+        const char *text;
+    } wrong[] = {
+        {3, {NULL, SWIGLU_F32, 0}, ry, work, SWIGLU_E_ARGUMENT, "x: data is NULL, but there are 3 rows of 8 values"},
+        {3, rx, {NULL, SWIGLU_F32, 0}, work, SWIGLU_E_ARGUMENT, "y: data is NULL, but there are 3 rows of 6 values"},
+        {3, {x, SWIGLU_Q8_0, 0}, ry, work, SWIGLU_E_ARGUMENT, "x: dtype 8 is not f32, f16 or bf16"},
+        {3, rx, {y, 99, 0}, work, SWIGLU_E_ARGUMENT, "y: dtype 99 is not f32, f16 or bf16"},
+        {3, {x, SWIGLU_F32, 7}, ry, work, SWIGLU_E_SHAPE, "x: a stride of 7 values, but rows of 8"},
+        {3, rx, {y, SWIGLU_F32, 5}, work, SWIGLU_E_SHAPE, "y: a stride of 5 values, but rows of 6"},
+        {3, {x, SWIGLU_F32, SIZE_MAX / 4}, ry, work, SWIGLU_E_SHAPE, "x: 3 rows with a stride of "},
+        {SIZE_MAX, rx, ry, work, SWIGLU_E_SHAPE, "exceed the address space"},
+        {3, rx, ry, {NULL, work.bytes}, SWIGLU_E_WORKSPACE, " bytes at NULL, but 3 rows on 1 threads need "},
+        {3, rx, ry, {work.data, work.bytes - 1}, SWIGLU_E_WORKSPACE, "work: "},
+        {3, rx, ry, {work.data, 0}, SWIGLU_E_WORKSPACE, "work: 0 bytes, but 3 rows on 1 threads need "},
+        {3, {y, SWIGLU_F32, 0}, {(char *)y + 4, SWIGLU_F32, 0}, work, SWIGLU_E_ALIAS, "y: overlaps x"},
+        {3, {work.data, SWIGLU_F32, 0}, ry, work, SWIGLU_E_ALIAS, "work: overlaps x"},
+        {3, rx, {work.data, SWIGLU_F32, 0}, work, SWIGLU_E_ALIAS, "work: overlaps y"},
+    };
+    struct swiglu_error error = {.struct_size = sizeof error};
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        assert_int_equal(swiglu_forward(block, wrong[i].m, wrong[i].x, wrong[i].y, wrong[i].work, NULL), wrong[i].status);
+        assert_int_equal(swiglu_forward_check(block, wrong[i].m, wrong[i].x, wrong[i].y, wrong[i].work, NULL, &error),
+                         wrong[i].status);
+        assert_int_equal(error.status, wrong[i].status);
+        assert_non_null(strstr(error.text, wrong[i].text));
+        assert_int_equal(swiglu_forward_check(block, wrong[i].m, wrong[i].x, wrong[i].y, wrong[i].work, NULL, NULL),
+                         wrong[i].status);
+    }
+    assert_int_equal(swiglu_forward(NULL, 3, rx, ry, work, NULL), SWIGLU_E_ARGUMENT);
+    assert_int_equal(swiglu_forward_check(NULL, 3, rx, ry, work, NULL, &error), SWIGLU_E_ARGUMENT);
+    assert_string_equal(error.text, "block: NULL");
+    assert_int_equal(swiglu_forward_check(block, 3, rx, ry, work, NULL, NULL), SWIGLU_OK); /* and computes nothing */
     assert_memory_equal(y, before, sizeof y);
-    assert_int_equal(FORWARD(block, 3, rx, ry, work), SWIGLU_OK);
+    assert_int_equal(swiglu_forward(block, 3, rx, ry, work, NULL), SWIGLU_OK);
     assert_memory_not_equal(y, before, sizeof y);
-#undef FORWARD
     free(work.data);
     swiglu_block_destroy(block);
 }

@@ -21,10 +21,10 @@ class Counts:
     weight_bytes: int
 
 
-def width(d_model: int, *, multiple_of: int = 1, rule: str = "up", multiplier: float = 0.0) -> int:
+def width(d_model: int, *, multiple_of: int = 256, rule: str = "up", multiplier: float = 0.0) -> int:
     """The hidden width of a gated block with as many parameters as an ungated one of 4 d_model: int(8 d_model / 3), times
-    multiplier where that is above 0, rounded "up" or to the "nearest" multiple_of, or "none". Raises ValueError, TypeError
-    (not an integer)."""
+    multiplier where that is above 0, rounded "up" or to the "nearest" multiple_of, or "none"; the defaults are those of
+    the tool's plan. Raises ValueError, TypeError (not an integer)."""
     d_ff = ctypes.c_size_t()
     number = choice("rule", rule, abi.WIDTH_RULES)
     sizes = whole("d_model", d_model), whole("multiple_of", multiple_of)
