@@ -26,13 +26,16 @@ FLOORS = {
 # Inside src/: pattern, the files that may hold it, what to say.
 CONFINED = [
     (r"#\s*include\s*<(immintrin|arm_neon)\.h>", r"kern/vec_\w+\.h", "vector headers belong to kern/vec_*.h"),
-    (r"\bpthread_(create|mutex_|cond_|join)|#\s*include\s*<threads\.h>", r"ffn/pool\.c", "threads belong to ffn/pool.c"),
+    (r"\bpthread_(create|mutex_|cond_|join)|#\s*include\s*<threads\.h>", r"api/threads\.c", "threads belong to api/threads.c"),
     (r"\b(malloc|calloc|realloc|free|aligned_alloc|posix_memalign|strdup|mmap|munmap)\s*\(", r"base/alloc\.c",
      "allocation goes through base/alloc.h"),
     (r"\b(printf|fprintf|puts|putchar|perror|exit|_exit|abort|atexit|getenv|setenv|signal|sigaction)\s*\(", r"(?!)",
      "the library never prints, exits, reads the environment or installs a handler"),
     (r"\balloca\s*\(", r"(?!)", "no stack memory of variable size"),
 ]
+# Every public function is defined in src/api/, but for what lower floors start from themselves.
+BELOW = {"src/base/act.c", "src/base/status.c", "src/dtype/dtype.c", "src/ffn/desc.c"}
+PUBLIC = re.compile(r"^SWIGLU_API[^;{]*?\b(swiglu_\w+)\(", re.M)
 REGISTRY_HOST = re.compile(r"(pypi|pythonhosted|deb\.debian|npmjs|crates)\.(org|io)")
 # What a list holds is asked of the library elsewhere: list -> pattern of the names that cli and python may not spell. The
 # float types are no such names, since rows and computes are called so, too. verb_plan.c shows a choice of five formats.
@@ -147,6 +150,21 @@ def check_lists(files):
                     complain(path, number, f"{word} is a name of {list_name}; ask the library for the list")
 
 
+def check_public(files):
+    """A public function is found in src/api/."""
+    headers = [path for path in files if path.relative_to(ROOT).parts[0] == "include" and path.suffix == ".h"]
+    names = {name for path in headers for name in PUBLIC.findall(code_only(path.read_text()))}
+    definition = re.compile(r"^[a-z][\w *]*?\b(swiglu_\w+)\([^;{]*\)\s*\{", re.M)
+    for path in files:
+        where = str(path.relative_to(ROOT))
+        if not where.startswith("src/") or where.startswith("src/api/") or where in BELOW or path.suffix != ".c":
+            continue
+        code = code_only(path.read_text())
+        for match in definition.finditer(code):
+            if match.group(1) in names:
+                complain(path, code.count("\n", 0, match.start()) + 1, f"{match.group(1)} is public: define it in src/api/")
+
+
 def check_unique_names(files):
     """Within src, cli and include a file name means one file."""
     seen = {}
@@ -172,6 +190,7 @@ def main():
         if path.suffix in C_FILES:
             check_c(path, text)
     check_unique_names(files)
+    check_public(files)
     check_lists(files)
     print("\n".join(problems) or f"{len(files)} files keep the house rules")
     sys.exit(bool(problems))

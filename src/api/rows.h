@@ -14,7 +14,4 @@ enum swiglu_status swiglu_rows_check(struct swiglu_crows *rows, size_t m, size_t
 
 bool swiglu_spans_meet(struct swiglu_span a, struct swiglu_span b);
 
-/* act or its derivative over an array, on the generic level. */
-enum swiglu_status swiglu_act_array(const struct swiglu_act *act, size_t n, const float *x, float *y, int derivative);
-
 #endif

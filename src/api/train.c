@@ -2,12 +2,10 @@
 /* Public entries of training: validate, then call down. */
 #include "ffn/train.h"
 
-#include <fenv.h>
 #include <math.h>
 #include <string.h>
 
 #include "api/rows.h"
-#include "base/act.h"
 #include "base/checked.h"
 #include "dtype/dtype.h"
 #include "ffn/schedule.h"
@@ -198,8 +196,4 @@ enum swiglu_status swiglu_train_backward(const struct swiglu_desc *desc, const s
     if (!checked.d_in && !checked.d_out && !(flags & SWIGLU_TRAIN_KEEP_GATE_UP)) step.m = 1;
     swiglu_train_backward_run(&step, x, dy, saved_bytes ? saved : NULL, &g, aligned, runner);
     return SWIGLU_OK;
-}
-
-enum swiglu_status swiglu_act_derivative(const struct swiglu_act *act, size_t n, const float *x, float *y) {
-    return swiglu_act_array(act, n, x, y, 1);
 }

@@ -21,6 +21,15 @@
 #define SW_PREFETCH_L2(p) __builtin_prefetch((p), 0, 2) /* x86: prefetcht1 */
 #define SW_PREFETCH_L1(p) __builtin_prefetch((p), 0, 3) /* for writing, too: on Zen 4 prefetchw costs a tile 1 % */
 
+/* In a loop that waits for another thread. */
+#if defined(__x86_64__)
+#define SW_RELAX() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define SW_RELAX() __asm__ volatile("yield")
+#else
+#define SW_RELAX() ((void)0)
+#endif
+
 /* Functions between the two are compiled for an instruction set that the build as a whole does not assume. Clang's region
  * defines no feature macros, so code inside tests none. */
 #define SW_PRAGMA(text) _Pragma(#text)

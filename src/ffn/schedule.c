@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 199309L /* sched_yield */
 #include "ffn/schedule.h"
 
 #include <fenv.h>
+#include <sched.h>
 
-#include "ffn/pool.h"
+#include "base/attr.h"
 
 const void *swiglu_caller_mark(void) {
     static _Thread_local char here;
     return &here;
+}
+
+/* Until *counter >= target: another thread has already taken that work. Spins, then yields; acquire. */
+static void wait_for(atomic_size_t *counter, size_t target) {
+    enum { SPINS_PER_YIELD = 64 };
+    for (unsigned i = 1; atomic_load_explicit(counter, memory_order_acquire) < target; i++) {
+        SW_RELAX();
+        if (i % SPINS_PER_YIELD == 0) sched_yield(); /* more threads than CPUs: let the one that works go on */
+    }
 }
 
 static void work(void *arg) {
@@ -22,7 +33,7 @@ static void work(void *arg) {
         const size_t ticket = atomic_fetch_add_explicit(&s->next_ticket, 1, memory_order_relaxed);
         for (size_t n; phase < s->n_phases && ticket - first >= (n = s->n_tickets(s->ctx, phase)); phase++) first += n;
         if (phase == s->n_phases) break;
-        swiglu_wait_for(&s->n_done, first);
+        wait_for(&s->n_done, first);
         s->run(s->ctx, thread, phase, ticket - first);
         atomic_fetch_add_explicit(&s->n_done, 1, memory_order_release);
     }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _DEFAULT_SOURCE
-#include "ffn/pool.h"
+#include "swiglu/swiglu.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,21 +15,6 @@
 #include "cpu/cpu.h"
 
 enum { MAX_THREADS = 1024, SPINS_PER_YIELD = 64, SPIN_NS = 40000 };
-
-static void relax(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
-void swiglu_wait_for(atomic_size_t *counter, size_t target) {
-    for (unsigned i = 1; atomic_load_explicit(counter, memory_order_acquire) < target; i++) {
-        relax();
-        if (i % SPINS_PER_YIELD == 0) sched_yield(); /* more threads than CPUs: let the one that works go on */
-    }
-}
 
 /*
  * A run publishes body and arg, then opens n - 1 places. A worker announces itself in `active` before it takes a place, so
@@ -61,7 +47,7 @@ static size_t wait_for_epoch(struct swiglu_pool *p, size_t seen) {
     const long long until = now_ns() + SPIN_NS;
     size_t epoch;
     for (unsigned i = 1; (epoch = atomic_load(&p->epoch)) == seen; i++) {
-        relax();
+        SW_RELAX();
         if (i % SPINS_PER_YIELD == 0 && now_ns() > until) break;
     }
     if (epoch != seen) return epoch;
@@ -125,7 +111,7 @@ static void pool_run(void *ctx, unsigned n_wanted, void (*body)(void *), void *a
     body(arg);
     atomic_store(&p->places, 0);
     for (unsigned i = 1; atomic_load(&p->active); i++) {
-        relax();
+        SW_RELAX();
         if (i % SPINS_PER_YIELD == 0) sched_yield();
     }
     atomic_flag_clear(&p->busy);
