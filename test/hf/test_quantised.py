@@ -154,6 +154,67 @@ def test_what_needs_the_weights_fails():
         swiglu.patch(model, weights="q4_0")
 
 
+# ---- adapters before frozen blocks ----
+
+def gradients(model, ids):
+    loss = model(ids, labels=ids).loss
+    loss.backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad}
+
+
+@pytest.mark.parametrize("family", ["llama", "phi3", "gpt2", "gemma"])
+def test_gradients_through_frozen_blocks(family):
+    """Those of a model whose dense weights are what the format holds."""
+    model = wide(family)
+    swiglu.patch(model, weights="q8_0")
+    expected_model = rounded_model(wide(family), "q8_0")
+    for m in (model, expected_model):
+        for name, p in m.named_parameters():
+            if ".mlp." in name:
+                p.requires_grad = False
+    model.train()
+    expected_model.train()
+    for m in (model, expected_model):
+        for below in m.modules():
+            if isinstance(below, torch.nn.Dropout):
+                below.p = 0
+    got, expected = gradients(model, tokens()), gradients(expected_model, tokens())
+    assert got.keys() == expected.keys() and len(got) > 4
+    assert all(apart(got[name], expected[name]) < 2 * NEAR for name in got), {n: apart(got[n], expected[n]) for n in got}
+
+
+def test_lora_over_a_quantised_base():
+    peft = pytest.importorskip("peft")
+    model = wide("llama")
+    expected = rounded_model(model, "q8_0")
+    swiglu.patch(model, weights="q8_0")
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+
+    def adapted(m):
+        torch.manual_seed(5)
+        return peft.get_peft_model(m, config).train()
+
+    got, want = gradients(adapted(model), tokens()), gradients(adapted(expected), tokens())
+    assert got.keys() == want.keys() and all("lora" in name for name in got)
+    assert all(apart(got[name], want[name]) < 2 * NEAR for name in got)
+
+
+def test_weights_of_a_format_are_not_trained():
+    model = wide("llama")
+    swiglu.patch(model, weights="q8_0")
+    with pytest.raises(FreedWeightError, match="cannot be trained"):
+        model(tokens(), labels=tokens())
+    for name, p in model.named_parameters():
+        p.requires_grad_(".mlp." not in name)
+    model.train()
+    model.model.layers[0].mlp.down_proj.weight.requires_grad_(True)
+    with pytest.raises(FreedWeightError, match="down_proj|cannot be trained"):
+        model(tokens(), labels=tokens())
+    model.eval()
+    with pytest.raises(FreedWeightError, match="training"):
+        model.train()
+
+
 # ---- gguf ----
 
 ARCHITECTURES = {"llama": "llama", "phi3": "phi3", "gpt2": "gpt2", "gemma": "gemma"}

@@ -83,7 +83,7 @@ class Patched(PackedWeights):
         return self._swiglu_original.forward(self, *args, **kwargs)  # type: ignore[no-any-return]
 
     def train(self, mode: bool = True) -> Any:
-        if mode and self._is_freed():
+        if mode and self._is_freed() and not self._swiglu.freed.may_train(self):  # type: ignore[union-attr]
             fail("training needs the weights")
         return super().train(mode)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Optional
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +52,8 @@ class FreedWeight(nn.Parameter):
         if name == "__get__":
             name = getattr(getattr(function, "__self__", None), "__name__", "")
             allowed = name in _ATTRIBUTES
+        elif name == "__set__":
+            allowed = getattr(getattr(function, "__self__", None), "__name__", "") == "requires_grad"
         else:
             allowed = name in _METADATA
         if not allowed:
@@ -118,10 +120,12 @@ class FreedBlock:
         with torch.inference_mode(False), torch.no_grad():
             return self._biases[name].clone() if kind == "bias" else self._unpack(name)
 
-    def _unpack(self, name: str) -> Tensor:
+    def _unpack(self, name: str, dtype: Optional[torch.dtype] = None) -> Tensor:
+        """In the dtype of the weight, or another."""
         weight, recipe = self._weights[name], self.recipe
+        dtype = dtype or weight.dtype
         rows, cols = tuple(weight.shape)[::-1] if self._is_conv1d[name] else tuple(weight.shape)
-        out = torch.empty(rows, cols, dtype=weight.dtype, device="cpu")
+        out = torch.empty(rows, cols, dtype=dtype, device="cpu")
         ld = 0
         if recipe.up is None and name == recipe.gate:
             ld = 2 * cols if recipe.layout == "interleaved" else 0
@@ -130,8 +134,8 @@ class FreedBlock:
         else:
             targets = {"gate" if name == recipe.gate else "up" if name == recipe.up else "down": 0}
         for part, at in targets.items():
-            address = out.data_ptr() + at * weight.element_size()
-            status = lib.swiglu_block_unpack(self.handle.pointer, abi.PARTS[part], DTYPES[weight.dtype], address, ld)
+            address = out.data_ptr() + at * out.element_size()
+            status = lib.swiglu_block_unpack(self.handle.pointer, abi.PARTS[part], DTYPES[dtype], address, ld)
             check(status, f"unpacking {name}")
         out = out.t().contiguous() if self._is_conv1d[name] else out
         if name in self._lost:
@@ -141,7 +145,7 @@ class FreedBlock:
 
     def __call__(self, x: Tensor, module: nn.Module) -> Tensor:
         """y of the module, whose parameters must still be those that were freed."""
-        trained = x.requires_grad
+        trained = False
         for name in self.recipe.linears:
             own: Any = child_at(module, name)._parameters
             for kind in ("weight", "bias"):
@@ -150,11 +154,21 @@ class FreedBlock:
                 if type(there) is not expected or (there is not None and there.part != part):
                     fail(f"{part} was replaced")
                 trained = trained or (there is not None and there.requires_grad)
-        if trained and torch.is_grad_enabled():
-            fail("a forward with gradients needs the weights (run it under torch.no_grad())")
         if torch.is_autocast_enabled("cpu"):
             dtype_number("x", x)
             x = x.to(torch.get_autocast_dtype("cpu"))
+        if torch.is_grad_enabled() and (trained or x.requires_grad):
+            return self._with_gradients(x, trained)
+        return self.run(x)
+
+    def _with_gradients(self, x: Tensor, trained: bool) -> Tensor:
+        fail("a forward with gradients needs the weights (run it under torch.no_grad())")
+
+    def may_train(self, module: nn.Module) -> bool:
+        """Whether its module may be in training mode."""
+        return False
+
+    def run(self, x: Tensor) -> Tensor:
         return run_handle(self.handle, x.resolve_neg(), self.d_out)
 
     def __deepcopy__(self, memo: Any) -> FreedBlock:

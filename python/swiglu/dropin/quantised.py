@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 from .._c import abi
 from .._c.activation import Activation
@@ -20,13 +21,15 @@ from .._c.library import DTYPES
 from ..arrays.block import describe
 from ..arrays.convert import block_size, encode
 from ..arrays.model import load
+from ..torch.kernels import backward
 from ..torch.recipe import Recipe, parts_of
-from .freed import FreedBlock
+from .freed import FreedBlock, fail, freed_parameters
 
 ROWS_COMPARED = 16  # of each matrix of a file
 # Relative distance of the rows of a file from those of the model that it was made from: 0.27 in q2_k, the coarsest format,
 # on normal values; of another model about sqrt(2).
 MOST_APART = 0.6
+DX = 1  # which gradient is wanted of backward
 _HALVES = {"gate_up": ("gate", "up"), "up_gate": ("up", "gate")}
 
 Found = Sequence[tuple[str, nn.Module, Recipe]]  # name, module and recipe of each block that would be quantised
@@ -45,6 +48,40 @@ class QuantisedBlock(FreedBlock):
 
     def _find_lost(self, children: Any) -> dict[str, Any]:
         return {}
+
+    def may_train(self, module: nn.Module) -> bool:
+        return not any(freed.requires_grad for _, _, _, freed in freed_parameters(module))
+
+    def _with_gradients(self, x: torch.Tensor, trained: bool) -> torch.Tensor:
+        if trained:
+            fail("weights of a block format cannot be trained (requires_grad_(False) freezes them)")
+        return _Frozen.apply(x, self)  # type: ignore[no-any-return, no-untyped-call]
+
+    def dx(self, dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """In f32 compute, from the weights as the format holds them; they are there for the length of the call."""
+        recipe = self.recipe
+        weights: list[Optional[torch.Tensor]] = []
+        for name in (recipe.gate, recipe.up, recipe.down):
+            w = None if name is None else self._unpack(name, torch.float32)
+            weights.append(w.t() if w is not None and self._is_conv1d[name] else w)  # type: ignore[index]
+        biases = [self._biases.get(name or "") for name in (recipe.gate, recipe.up, recipe.down)]
+        parts: Any = (*weights, *(None if b is None else b.float() for b in biases))
+        return backward(dy, None, x, parts, recipe.activation, recipe.layout, "f32", DX, 0)[0]
+
+
+class _Frozen(torch.autograd.Function):
+    """y, and dx where adapters stand before a block whose weights stay as they are."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, block: QuantisedBlock) -> torch.Tensor:
+        ctx.block = block
+        ctx.save_for_backward(x)
+        return block.run(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return ctx.block.dx(dy, *ctx.saved_tensors), None
 
 
 class Encoding:
