@@ -5,8 +5,8 @@
 demo_torch.py MODEL.gguf [--chart out/demo_torch.png] [--new-tokens 64] [--threads N]
 
 Loads the model, generates the same text both ways, and measures decoding, prefill, one training step and what is kept for
-backward, the latter two under both policies of training; every figure is the median of interleaved runs. Prints a table and
-draws it as one chart.
+backward, the latter two under both policies of training; then decoding and prefill once more with the file's own quantised
+weights. Every figure is the median of interleaved runs. Prints tables and draws the first as one chart.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import statistics
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,38 @@ def measure(model: Any, tokenizer: Any, n: int) -> tuple[dict[str, list[float]],
     return figures, tokens, report
 
 
+def measure_formats(model: Any, tokenizer: Any, n: int, path: Path) -> tuple[dict[str, list[float]], Any]:
+    """(figure -> one value a way: the model as it is, its weights packed as f32, the file's own weights; the last report).
+    The file's weights decode to those of the model, so restoring brings back what was there."""
+    ids = prompt_of(tokenizer)
+    long = ids.repeat(1, -(-PREFILL // ids.shape[1]))
+    ways: list[Any] = [None, {}, {"gguf": path}]
+    times: dict[str, list[list[float]]] = {key: [[] for _ in ways] for key in ("decode", "prefill")}
+    report = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for round_ in range(ROUNDS + 1):
+            for way, options in enumerate(ways):
+                if options is not None:
+                    report = swiglu.patch(model, **options)
+                for key, value in inference(model, ids, long, n, [ids] * len(ways), way).items():
+                    if round_:
+                        times[key][way].append(value)
+                if options is not None:
+                    swiglu.restore(model)
+    return {key: [statistics.median(values) for values in ways_] for key, ways_ in times.items()}, report
+
+
+def print_formats(figures: dict[str, list[float]], report: Any) -> None:
+    infos = [entry.state.freed.handle.info() for entry in report.replaced]
+    dtype, compute = report.replaced[0].dtype.upper(), "/".join(dict.fromkeys(infos[0].compute))
+    in_file, packed = (sum(getattr(info, name) for info in infos) / 2**20 for name in ("file_bytes", "packed_bytes"))
+    print(f"\nThe file's own weights, {dtype} in {compute} compute: {packed:.1f} MiB in memory, {in_file:.1f} MiB in the file")
+    print(f"{'':42} {'PyTorch f32':>12} {'swiglu f32':>12} {'swiglu ' + dtype:>12}")
+    for key, _, label, text, _, _ in ROWS[:2]:
+        print(f"{label:42} " + " ".join(f"{text(value):>12}" for value in figures[key]))
+
+
 ROWS = (
     # figure, way, label, how a value is printed, its size in a chart, whether larger is better
     ("decode", 1, "decoding, tokens a second", lambda v: f"{1 / v:.1f}", lambda v: 1 / v, True),
@@ -200,6 +233,7 @@ def main() -> int:
     verdict = "the same" if same else "NOT the same"
     print(f"{args.new_tokens} greedy tokens with and without: {verdict}; {torch.get_num_threads()} threads\n")
     print_table(figures)
+    print_formats(*measure_formats(model, tokenizer, args.new_tokens, args.model))
     try:
         draw(figures, f"{args.model.stem} in transformers, {torch.get_num_threads()} threads, float32", args.chart)
         print(f"\nchart: {args.chart}")
