@@ -299,4 +299,4 @@ def test_fully_shard_of_a_patched_model(tmp_path):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", SHARDED, str(tmp_path / "store")]
     result = subprocess.run(command, env=env, timeout=120, capture_output=True, text=True)
-    assert result.returncode == 0 and result.stdout == "sharded\n", result.stderr[-3000:]
+    assert result.returncode == 0 and result.stdout.endswith("sharded\n"), result.stderr[-3000:]

@@ -26,6 +26,7 @@ from ..torch.packed import memory_of
 from ..torch.recipe import Recipe, base_at, child_at, is_adapted, is_linear, name_of, obstacle, tensors
 from . import freed
 from . import quantised as quantising
+from .guard import guard, unguard
 from .classes import WITH_FREED, Patched, State, subclass_of
 from .inside import First, Relay, Second, prove_inside, replace_inside, state_inside
 from .proof import Proof, check_tensors, prove, shape_of
@@ -34,6 +35,8 @@ from .standin import original
 from .trace import NotProven
 
 _LOOKS_LIKE_ONE = re.compile(r"mlp|ffn|feed_?forward|expert|moe", re.IGNORECASE)
+_IS_ANOTHER = re.compile(r"att(n|ention)|router|gate$|gating|norm|embed", re.IGNORECASE)  # whatever else the class is called
+_EXPERTS = re.compile(r"expert|moe", re.IGNORECASE)
 
 
 def patch(
@@ -92,7 +95,9 @@ def patch(
         for module in (model, *below):  # once for each place where it stands
             walk.uses.update(id(p) for p in module._parameters.values() if p is not None)
     walk.visit(model, "")
-    return Report(walk.entries, dry_run)
+    if free and not dry_run:
+        guard(model)
+    return Report(walk.entries, dry_run, "" if walk.entries else _nothing(model))
 
 
 @dataclasses.dataclass
@@ -134,6 +139,8 @@ class _Walk:
             inside = self._visit_inside(module, name)
             reason = reason or inside
         if len(self.entries) == before and (_looks_like_one(name, module) or _holds_activation(module)):
+            if _holds_experts(module, name):
+                reason = "it is a mixture of experts, which swiglu does not route"
             self.entries.append(Entry(name, cls.__name__, reason or "its own forward was not found to be that of a block"))
 
     def _visit_inside(self, module: nn.Module, name: str) -> Optional[str]:
@@ -252,9 +259,30 @@ def _is_flat(module: nn.Module) -> bool:
     return len(module._modules) >= 2 and not any(child._modules and not is_adapter(type(child)) for child in children)
 
 
+def _holds_experts(module: nn.Module, name: str) -> bool:
+    """Whether it has the matrices of several blocks, stacked or one by one, and is called so."""
+    several = any(p.dim() == 3 for p in module.parameters(recurse=False)) or len(list(module.children())) > 1
+    return several and any(map(_EXPERTS.search, (type(module).__name__, name.rpartition(".")[2])))
+
+
+def _nothing(model: nn.Module) -> str:
+    """Why there is not one entry."""
+    linears = sum(is_linear(original(module)) for module in model.modules())
+    others = collections.Counter(
+        f"{type(module).__name__} of {type(module).__module__}"
+        for module in model.modules()
+        if "linear" in type(module).__name__.lower() and not is_linear(original(module))
+    )
+    if linears > 1:
+        return f"none of its modules uses two of its {linears} linear layers as a feed-forward block does"
+    instead = ", ".join(f"{count} {cls}" for cls, count in others.items())
+    return f"it has {linears or 'no'} nn.Linear or Conv1D{', but ' if instead else ''}{instead}"
+
+
 def _looks_like_one(name: str, module: nn.Module) -> bool:
     """Whether a user would expect to hear of it: something with matrices, under a name for such blocks."""
-    named = any(_LOOKS_LIKE_ONE.search(text) for text in (type(module).__name__, name.rpartition(".")[2]))
+    names = type(module).__name__, name.rpartition(".")[2]
+    named = any(map(_LOOKS_LIKE_ONE.search, names)) and not any(map(_IS_ANOTHER.search, names))
     return named and not isinstance(module, (nn.Linear, nn.Embedding)) and any(p.dim() > 1 for p in module.parameters())
 
 
@@ -308,6 +336,7 @@ def restore(model: nn.Module) -> int:
     check_module("model", model)
     n = 0
     freed.warn_of_formats("restored", model)
+    unguard(model)
     for module in list(model.modules()):
         if isinstance(module, Patched):
             freed.bring_back(module)

@@ -178,6 +178,8 @@ def check_tensors(module: nn.Module, recipe: Recipe) -> None:
         raise NotProven("its weights do not have the shapes of a block")
     if first.shape[0] != down.shape[1] * (2 if up is None else 1):
         raise NotProven(f"its first product has {first.shape[0]} outputs and its last {down.shape[1]} inputs")
+    if any(t.is_meta for t in tensors(module, recipe)):
+        raise NotProven("its weights have no values yet (they are meta tensors)")
     if any(t.device.type != "cpu" for t in tensors(module, recipe)):
         raise NotProven("its weights are not on the CPU")
     if any(t.is_inference() for t in tensors(module, recipe)):

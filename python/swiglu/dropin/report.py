@@ -40,6 +40,7 @@ class Report:
 
     entries: list[Entry]
     dry_run: bool = False
+    nothing: str = ""  # why there are no entries
 
     @property
     def replaced(self) -> list[Entry]:
@@ -80,15 +81,19 @@ class Report:
             f"{n} of {len(self.entries)} feed-forward blocks {verb}; weights {_mib(self.bytes_before)},"
             f" after packing {_mib(self.bytes_after)}{self._saved()}; fallbacks {self.fallbacks}"
         ]
-        groups: dict[str, list[str]] = {}
+        kinds = []
         for entry in self.replaced:
             kind = f"{entry.cls}, {entry.layout}, {entry.activation}, {entry.dtype}"
-            groups.setdefault(f"{kind}, {entry.d_in} -> {entry.d_ff} -> {entry.d_out}", []).append(entry.name)
-        lines += [f"  {_span(names)}: {what}" for what, names in groups.items()]
-        lines += [f"  left alone: {entry.name} ({entry.cls}): {entry.reason}" for entry in self.left]
-        lines += [f"  not freed: {entry.name}: {entry.kept}" for entry in self.replaced if entry.kept]
-        for entry in self.replaced:
-            lines += [f"  fell back: {entry.name}, {count} times: {reason}" for reason, count in entry.fallbacks.items()]
+            kinds.append((f"{kind}, {entry.d_in} -> {entry.d_ff} -> {entry.d_out}", entry.name))
+        lines += [f"  {names}: {what}" for what, names in _alike(kinds)]
+        left = _alike([(f"{entry.cls}): {entry.reason}", entry.name) for entry in self.left])
+        lines += [f"  left alone: {names} ({what}" for what, names in left]
+        kept = _alike([(entry.kept, entry.name) for entry in self.replaced if entry.kept])
+        lines += [f"  not freed: {names}: {why}" for why, names in kept]
+        if self.nothing:
+            lines.append(f"  {self.nothing}")
+        fell = [(f"{count} times: {why}", entry.name) for entry in self.replaced for why, count in entry.fallbacks.items()]
+        lines += [f"  fell back: {names}, {what}" for what, names in _alike(fell)]
         if any(not entry.freed for entry in self.replaced):
             lines.append("  after writing to weights through .data or NumPy in eval mode, call swiglu.repack(model)")
         return "\n".join(lines)
@@ -96,6 +101,14 @@ class Report:
 
 def _mib(n_bytes: int) -> str:
     return f"{n_bytes / 2**20:.1f} MiB"
+
+
+def _alike(named: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """(what, names) of each different thing that is said of names."""
+    groups: dict[str, list[str]] = {}
+    for what, name in named:
+        groups.setdefault(what, []).append(name)
+    return [(what, _span(names)) for what, names in groups.items()]
 
 
 def _span(names: list[str]) -> str:
