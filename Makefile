@@ -8,7 +8,7 @@
 #   make check      the kernels against each other and the reference (ARGS= another seed)
 #   make bench      speed of this machine as a share of its limits (ARGS= for swiglu bench)
 #   make asan, tsan, cover     the tests under sanitizers, and their line coverage
-#   make fuzz       a reader under libFuzzer: T=gguf, gguf_set, safetensors, json or npy, for SECONDS=60
+#   make fuzz       a reader under libFuzzer: T=gguf, gguf_set, safetensors, quantised, json or npy, for SECONDS=60
 #   make lint, fmt  what reviews should not have to say
 #   make single     out/swiglu.c, the library as one file
 #   make install, uninstall    PREFIX=/usr/local, DESTDIR=

@@ -23,7 +23,7 @@ struct swiglu_model_options {
     int strict;             /* 1: warnings (trailing bytes and the like) become errors */
     const char *activation; /* NULL, or a name for swiglu_act_init that overrides what the file says */
     int scan;               /* 1: a folder's index is not read, but every file in it called *.safetensors */
-    int experts;            /* 1: each expert of a mixture is a block of its own too; nothing is routed. About 1 KiB of
+    int experts;            /* 1: each expert of a mixture is a block of its own too; nothing is routed. About 2 KiB of
                                memory an expert */
 };
 

@@ -62,7 +62,15 @@ static void model_set_sources(struct swiglu_model *m) {
         struct swiglu_layer *layer = &m->layers.at[i];
         for (int k = 0; k < 3; k++) {
             layer->read[k].model = m;
-            if (layer->tensor[role[k]] >= 0) layer->read[k].tensor = swiglu_layer_part(&m->catalog, layer, role[k]);
+            const struct swiglu_scaled *q = &layer->quant[k];
+            if (layer->tensor[role[k]] < 0) continue;
+            layer->read[k].tensor = swiglu_layer_part(&m->catalog, layer, role[k]);
+            if (!q->kind) continue;
+            const bool in_out = swiglu_scaled_in_out(q);
+            layer->read[k].quant = q;
+            layer->read[k].tensor = (struct swiglu_tensor){.type = SWIGLU_F32, .n_dims = 2,
+                                                           .dims = {in_out ? q->cols : q->rows, in_out ? q->rows : q->cols},
+                                                           .bytes = q->rows * q->cols * sizeof(float)};
         }
     }
 }
@@ -103,11 +111,13 @@ static enum swiglu_status model_read_source(void *ctx, uint64_t byte, void *dst,
     REQUIRE(byte <= t->bytes && n_bytes <= t->bytes - byte, SWIGLU_E_ARGUMENT,
             "bytes %llu + %zu of a weight: it has %llu", (unsigned long long)byte, n_bytes,
             (unsigned long long)t->bytes);
+    if (s->quant) return swiglu_scaled_read(s->quant, &s->model->catalog, byte, dst, n_bytes, error);
     return swiglu_file_read(&s->model->catalog.files[t->file], t->offset + byte, dst, n_bytes, error);
 }
 
 /* The rows of a weight are its outputs; in_out: it is stored the other way round. */
-static struct swiglu_matrix model_matrix(struct swiglu_source *source, int in_out) {
+static struct swiglu_matrix model_matrix(struct swiglu_source *source, int stored_in_out) {
+    const int in_out = source->quant ? swiglu_scaled_in_out(source->quant) : stored_in_out;
     const struct swiglu_tensor *t = &source->tensor;
     const size_t outer = t->n_dims > 1 ? (size_t)t->dims[0] : 1, inner = (size_t)t->dims[t->n_dims - 1];
     return (struct swiglu_matrix){.read = model_read_source,

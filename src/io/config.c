@@ -94,6 +94,8 @@ static enum swiglu_status config_object(struct config_parser *p, struct swiglu_c
             if (*nested) return SWIGLU_OK;
             if (json->token != SWIGLU_JSON_NULL)
                 return swiglu_json_fail(json, json->offset, "text_config: an object is expected");
+        } else if (!strcmp(name, "quantization_config") && (!nested || !p->config->quant.present)) {
+            TRY(swiglu_quant_config_read(&p->config->quant, json));
         } else {
             TRY(swiglu_json_skip(json));
         }

@@ -6,6 +6,7 @@
 
 #include "io/catalog.h"
 #include "io/json.h"
+#include "io/quant_config.h"
 
 struct swiglu_config_value {
     bool known;                   /* it is there, and not null */
@@ -28,6 +29,7 @@ struct swiglu_config {
     struct swiglu_config_value value[SWIGLU_CONFIG_KEYS];
     uint64_t *integers;
     size_t n_integers, integers_capacity;
+    struct swiglu_quant_config quant; /* quantization_config, of text_config where it has one */
 };
 
 /* Reads the file at path, adding it to the catalog; where there is none, *config stays as it is. swiglu_config_free is due

@@ -173,6 +173,10 @@ static enum swiglu_status plan_blocks(struct swiglu_conversion *c, struct swiglu
         if (block.expert != SWIGLU_EXPERT_NONE) continue; /* they keep their form */
         if (!block.usable) continue;
         n_usable++;
+        for (int k = 0; k < 3; k++)
+            if (c->model->layers.at[i].quant[k].kind)
+                return plan_refuse(c, c->model->layers.at[i].quant[k].weight, error,
+                                   "numbers with scales beside them (quantization_config) are not converted");
         TRY(plan_retype(c, block.gate, error));
         TRY(plan_retype(c, block.up, error));
         TRY(plan_retype(c, block.down, error));

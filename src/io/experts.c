@@ -92,6 +92,7 @@ static void experts_begin(struct swiglu_layer *block, const struct swiglu_layer 
     block->info.expert = key.expert;
     block->oddity = SWIGLU_ODD_NONE;
     block->pack = SWIGLU_PACK_NEVER;
+    swiglu_layer_clear_pieces(block);
     for (int r = 0; r < SWIGLU_ROLES; r++) block->tensor[r] = r < SWIGLU_ROLE_FFN_NORM ? -1 : line->tensor[r];
 }
 
@@ -114,12 +115,15 @@ static bool experts_concern(const struct expert_search *s, size_t tensor, const 
 }
 
 static void experts_add_part(struct swiglu_layer *block, const struct swiglu_expert_part *part, size_t tensor) {
-    long *slot = &block->tensor[part->role];
+    long *slot = part->piece > SWIGLU_PIECE_QWEIGHT && part->kind != SWIGLU_PART_STRANGE
+                     ? &block->piece[part->role][part->piece] : &block->tensor[part->role];
     if (part->kind == SWIGLU_PART_STRANGE || *slot >= 0) { /* a second tensor of one role: neither is sure */
         swiglu_layer_add_oddity(block, SWIGLU_ODD_UNKNOWN, tensor);
         return;
     }
     *slot = (long)tensor;
+    if (part->kind == SWIGLU_PART_ONE) block->piece[part->role][part->piece] = (long)tensor;
+    if (part->piece > SWIGLU_PIECE_QWEIGHT) return;
     block->sliced[part->role] = part->kind == SWIGLU_PART_STACK;
     if (part->role == SWIGLU_ROLE_GATE) block->pack = part->pack;
 }

@@ -6,6 +6,7 @@
 
 #include "io/experts.h"
 #include "io/hf_config.h"
+#include "io/hf_quant.h"
 
 struct hf_name { enum swiglu_scheme scheme; const char *base; enum swiglu_role role; enum swiglu_pack pack; };
 
@@ -99,17 +100,29 @@ static bool hf_add_norm(const struct swiglu_hf_naming *naming, struct swiglu_lay
     return false;
 }
 
+/* The piece of the module `base` that the tensor is; without a quantization_config only .weight is one. */
+static int hf_piece_of(const struct swiglu_hf_naming *naming, const char *rest, const char *base) {
+    if (!swiglu_starts(rest, base)) return SWIGLU_PIECE_NONE;
+    const int piece = swiglu_hf_piece(rest + strlen(base));
+    return naming->config->quant.present || piece == SWIGLU_PIECE_WEIGHT ? piece : SWIGLU_PIECE_NONE;
+}
+
 static void hf_add(const void *ctx, struct swiglu_layer *layer, const struct swiglu_layer_name *name, size_t tensor) {
     const struct swiglu_hf_naming *naming = ctx;
     if (hf_add_norm(naming, layer, name->rest, tensor)) return;
     for (size_t i = 0; i < N_NAMES; i++) {
         const struct hf_name *n = &hf_names[i];
         if (n->scheme != naming->scheme) continue;
-        const bool weight = hf_is(name->rest, n->base, ".weight"), bias = hf_is(name->rest, n->base, ".bias");
-        if (!weight && !bias) continue;
-        long *slot = &layer->tensor[bias ? SWIGLU_ROLE_GATE_BIAS + (n->role - SWIGLU_ROLE_GATE) : n->role];
+        const bool bias = hf_is(name->rest, n->base, ".bias");
+        const int piece = hf_piece_of(naming, name->rest, n->base);
+        if (piece == SWIGLU_PIECE_WITHOUT) return;
+        if (piece < 0 && !bias) continue;
+        const bool weight = !bias && swiglu_hf_is_numbers(piece);
+        long *slot = bias ? &layer->tensor[SWIGLU_ROLE_GATE_BIAS + (n->role - SWIGLU_ROLE_GATE)]
+                     : weight ? &layer->tensor[n->role] : &layer->piece[n->role][piece];
         if (*slot >= 0) break; /* a second tensor of one role: neither is sure */
         *slot = (long)tensor;
+        if (weight) layer->piece[n->role][piece] = (long)tensor;
         if (weight && (layer->pack == SWIGLU_PACK_BY_SHAPE || n->pack != SWIGLU_PACK_NEVER)) layer->pack = n->pack;
         return;
     }
@@ -133,8 +146,14 @@ static void hf_expert(const void *ctx, const char *rest, struct swiglu_expert_pa
                          group->scheme == SWIGLU_SCHEME_PROJ;
     for (size_t i = 0; i < sizeof hf_experts / sizeof hf_experts[0]; i++) {
         const struct hf_name *n = &hf_experts[i];
-        if (n->scheme != group->scheme || !((stacked && hf_is(after, n->base, "")) || (one && hf_is(after, n->base, ".weight"))))
+        const int piece = one ? hf_piece_of(naming, after, n->base) : SWIGLU_PIECE_WEIGHT;
+        if (n->scheme != group->scheme) continue;
+        if (!(stacked && hf_is(after, n->base, "")) && !(one && piece != SWIGLU_PIECE_NONE)) continue;
+        if (piece == SWIGLU_PIECE_WITHOUT) {
+            part->kind = SWIGLU_PART_NONE;
             continue;
+        }
+        part->piece = piece;
         part->role = n->role, part->pack = n->pack;
         part->kind = one ? SWIGLU_PART_ONE : SWIGLU_PART_STACK;
     }
@@ -156,7 +175,8 @@ static void hf_count(const struct swiglu_catalog *c, const struct swiglu_hf_nami
     struct swiglu_layer_name name;
     for (size_t i = 0; i < c->names.n; i++) {
         if (hf_parse(naming, swiglu_names_at(&c->names, i), &name) != SWIGLU_NAME_LAYER || name.other_stack) continue;
-        for (size_t k = 0; k < N_NAMES; k++) counts[hf_names[k].scheme] += hf_is(name.rest, hf_names[k].base, ".weight");
+        for (size_t k = 0; k < N_NAMES; k++)
+            counts[hf_names[k].scheme] += swiglu_hf_is_numbers(hf_piece_of(naming, name.rest, hf_names[k].base));
     }
 }
 
@@ -235,7 +255,8 @@ enum swiglu_status swiglu_hf_layers(struct swiglu_layers *layers, struct swiglu_
     struct swiglu_layer_rules rules = {.catalog = catalog, .family = naming.family ? &naming.family->family : NULL,
                                        .override = override, .experts = experts,
                                        .in_out = naming.family && naming.family->in_out,
-                                       .ctx = &naming, .facts = swiglu_hf_facts, .role_name = hf_role_name};
+                                       .ctx = &naming, .facts = swiglu_hf_facts, .quant = swiglu_hf_quant,
+                                       .role_name = hf_role_name};
     hf_labels(&rules, &naming);
     TRY(swiglu_hf_promises(&rules, error));
     TRY(swiglu_layers_find(layers, &rules, &names, error));

@@ -51,6 +51,7 @@ static void layers_fill(struct swiglu_layers *layers, const struct swiglu_catalo
         for (int r = 0; r < SWIGLU_ROLES; r++) layers->at[i].tensor[r] = -1;
         layers->at[i].oddity = SWIGLU_ODD_NONE;
         layers->at[i].shared = -1;
+        swiglu_layer_clear_pieces(&layers->at[i]);
         layers->at[i].info.expert = SWIGLU_EXPERT_NONE;
     }
     for (size_t i = 0; i < c->names.n; i++) {

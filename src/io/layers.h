@@ -11,6 +11,7 @@
 
 #include "io/catalog.h"
 #include "io/family.h"
+#include "io/scaled.h"
 #include "swiglu/model.h"
 
 struct swiglu_model;
@@ -31,13 +32,26 @@ enum swiglu_oddity {
     SWIGLU_ODD_UNKNOWN, SWIGLU_ODD_NONE
 };
 
-/* What a read callback needs. */
-struct swiglu_source { const struct swiglu_model *model; struct swiglu_tensor tensor; };
+/* The tensors that a module's weight may be stored as (hf_piece.def). */
+enum swiglu_module_part {
+#define PIECE(NAME, suffix) SWIGLU_PIECE_##NAME,
+#include "io/hf_piece.def"
+    SWIGLU_PIECES
+};
+
+/* What a read callback needs. quant: where the tensor is one of several, which then looks as its values do. */
+struct swiglu_source {
+    const struct swiglu_model *model;
+    const struct swiglu_scaled *quant;
+    struct swiglu_tensor tensor;
+};
 
 struct swiglu_layer {
     struct swiglu_model_block_info info;
     long tensor[SWIGLU_ROLES]; /* by role; -1 = none */
     bool sliced[SWIGLU_ROLES]; /* the tensor holds all experts, and the block is one of them */
+    long piece[3][SWIGLU_PIECES]; /* gate, up, down: tensors of quantised modules; -1 = none */
+    struct swiglu_scaled quant[3];
     enum swiglu_pack pack;
     enum swiglu_oddity oddity;
     long odd_tensor;
@@ -74,6 +88,7 @@ struct swiglu_expert_part {
     int32_t expert; /* of ONE and STRANGE: a number, SWIGLU_EXPERT_SHARED, or for all SWIGLU_EXPERT_NONE */
     enum swiglu_role role;
     enum swiglu_pack pack;
+    int piece; /* of ONE: enum swiglu_module_part */
 };
 
 struct swiglu_naming {
@@ -90,6 +105,12 @@ enum swiglu_name_kind swiglu_layer_number(struct swiglu_layer_name *name);
 static inline bool swiglu_starts(const char *s, const char *with) {
     while (*with && *s == *with) s++, with++;
     return !*with;
+}
+
+/* None of them. */
+static inline void swiglu_layer_clear_pieces(struct swiglu_layer *layer) {
+    for (int r = 0; r < 3; r++)
+        for (int p = 0; p < SWIGLU_PIECES; p++) layer->piece[r][p] = -1;
 }
 
 /* The oddity of one more tensor that has no role. */
@@ -139,6 +160,9 @@ struct swiglu_layer_rules {
     struct swiglu_promise promise[SWIGLU_PROMISES];
     const void *ctx;
     enum swiglu_status (*facts)(const struct swiglu_layer_rules *rules, size_t layer, struct swiglu_facts *facts,
+                                struct swiglu_error *error);
+    /* Fills layer->quant for a weight that is there, or layer->reason; NULL: every tensor is a weight. */
+    enum swiglu_status (*quant)(const struct swiglu_layer_rules *rules, struct swiglu_layer *layer, enum swiglu_role role,
                                 struct swiglu_error *error);
     /* The name that a layer's tensor of this role would have; false: the naming has none. */
     bool (*role_name)(const struct swiglu_layer_rules *rules, size_t layer, enum swiglu_role role, char *dst, size_t n);

@@ -70,6 +70,11 @@ static enum swiglu_status layer_weight(const struct layer_case *c, enum swiglu_r
     const long i = c->layer->tensor[role];
     *w = (struct layer_widths){0, 0};
     if (i < 0) return SWIGLU_OK;
+    const struct swiglu_scaled *q = &c->layer->quant[role];
+    if (q->kind) {
+        *w = (struct layer_widths){.rows = q->rows, .cols = q->cols};
+        return SWIGLU_OK;
+    }
     const struct swiglu_tensor t = swiglu_layer_part(c->rules->catalog, c->layer, role);
     if (t.n_dims == 0 || t.n_dims > SWIGLU_LIMIT_WEIGHT_DIMS)
         return layer_bad(c, i, "%.80s n_dims %u: a weight has 1 to %d", layer_tensor_name(c, i), t.n_dims,
@@ -271,7 +276,9 @@ static enum swiglu_status layer_check_promises(const struct layer_case *c) {
         const long bias = t[r + SWIGLU_ROLE_GATE_BIAS - SWIGLU_ROLE_GATE];
         if (t[r] >= 0 && biases->there && bias < 0)
             return layer_broken(c, biases, "tensor %.80s has no bias beside it", layer_tensor_name(c, t[r]));
-        if (t[r] >= 0 && !biases->there && bias >= 0)
+        /* GPTQ's files have biases, of zeros where none is meant */
+        const bool of_gptq = c->layer->quant[r].kind == SWIGLU_SCALED_GPTQ;
+        if (t[r] >= 0 && !biases->there && bias >= 0 && !of_gptq)
             return layer_broken(c, biases, "there is a tensor %.80s", layer_tensor_name(c, bias));
     }
     return SWIGLU_OK;
@@ -288,7 +295,7 @@ static enum swiglu_status layer_check_shared(const struct layer_case *c) {
 
 static void layer_check_decoder(const struct layer_case *c, enum swiglu_role role) {
     const long i = c->layer->tensor[role];
-    if (i >= 0 && !swiglu_dtype_find((int)layer_tensor(c, i)->type))
+    if (i >= 0 && !c->layer->quant[role].kind && !swiglu_dtype_find((int)layer_tensor(c, i)->type))
         layer_leave(c->layer, "tensor %.80s: type %s is not supported", layer_tensor_name(c, i),
                     swiglu_tensor_type_name(layer_tensor(c, i)));
 }
@@ -366,6 +373,10 @@ static void layer_indices(const struct layer_case *c) {
     for (int r = SWIGLU_ROLE_GATE; r <= SWIGLU_ROLE_DOWN_BIAS; r++)
         if (t[r] >= 0) /* no overflow: all in files that are there */
             info->weight_bytes += swiglu_layer_part(c->rules->catalog, c->layer, (enum swiglu_role)r).bytes;
+    for (int r = 0; r < 3; r++)
+        for (int p = 0; p < SWIGLU_PIECES; p++)
+            if (c->layer->piece[r][p] >= 0 && c->layer->piece[r][p] != t[r])
+                info->weight_bytes += layer_tensor(c, c->layer->piece[r][p])->bytes;
 }
 
 static enum swiglu_status layer_judge(struct layer_case *c) {
@@ -376,7 +387,10 @@ static enum swiglu_status layer_judge(struct layer_case *c) {
         layer_explain_oddity(c);
         return layer->oddity == SWIGLU_ODD_EXPERTS ? layer_check_shared(c) : SWIGLU_OK;
     }
-    TRY(layer_shapes(c));
+    for (int r = SWIGLU_ROLE_GATE; r <= SWIGLU_ROLE_DOWN && rules->quant; r++)
+        if (layer->tensor[r] >= 0) TRY(rules->quant(rules, layer, (enum swiglu_role)r, c->error));
+    layer->info.kind = "quantised";
+    if (!layer->reason[0]) TRY(layer_shapes(c));
     if (layer->info.expert != SWIGLU_EXPERT_NONE)
         layer->info.kind = layer->info.expert == SWIGLU_EXPERT_SHARED ? "shared expert" : "expert";
     if (layer->oddity != SWIGLU_ODD_NONE) layer_explain_oddity(c);

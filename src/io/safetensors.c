@@ -14,7 +14,7 @@ typedef unsigned long long ull;
 struct st_type { uint32_t number; const char *name; unsigned bits; };
 
 static const struct st_type st_types[] = {
-#define TYPE(number, name, bits) {number, name, bits},
+#define TYPE(number, name, bits) {number, #name, bits},
 #include "io/st_type.def"
 #undef TYPE
 };

@@ -17,8 +17,6 @@ static void remove_files(void) {
     rmdir(folder);
 }
 
-const char *fuzz_folder(void) { return folder; }
-
 const char *fuzz_file(const char *name, const uint8_t *data, size_t n) {
     size_t i = 0;
     while (i < n_files && strcmp(paths[i] + sizeof folder, name)) i++;
@@ -104,4 +102,14 @@ void fuzz_model(const char *path, const char *named, size_t n) {
     use_metadata(model, info.n_metadata);
     use_blocks(model, info.n_blocks, named, n);
     swiglu_model_close(model);
+}
+
+void fuzz_pair(const char *first, const char *second, const uint8_t *data, size_t n) {
+    uint32_t split;
+    if (n < sizeof split) return;
+    memcpy(&split, data, sizeof split);
+    data += sizeof split, n -= sizeof split;
+    if (split > n) split = (uint32_t)n;
+    fuzz_file(first, data, split);
+    fuzz_model(fuzz_file(second, data + split, n - split), folder, n);
 }

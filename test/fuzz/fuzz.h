@@ -23,7 +23,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 /* The path of a file with these bytes in the folder of the process. The next call of its name replaces it. */
 const char *fuzz_file(const char *name, const uint8_t *data, size_t n);
-const char *fuzz_folder(void);
 
 /* A refusal is one that a file can cause, names the file and a place in it, and holds printable text only. */
 void fuzz_refused(enum swiglu_status status, const struct swiglu_error *error, const char *path, size_t n);
@@ -31,5 +30,8 @@ void fuzz_refused(enum swiglu_status status, const struct swiglu_error *error, c
 /* Opens the model of n bytes, and uses whatever is accepted: reads each tensor, describes and prepares each block. named:
  * what a refusal must name, the path, or the folder of several files. */
 void fuzz_model(const char *path, const char *named, size_t n);
+
+/* Two files of these names in one input, four bytes with the length of the first before them; the second is opened. */
+void fuzz_pair(const char *first, const char *second, const uint8_t *data, size_t n);
 
 #endif

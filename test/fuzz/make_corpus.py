@@ -17,6 +17,7 @@ for area in ("io", "safetensors", "cli"):
 import hostile  # noqa: E402
 import hostile_st  # noqa: E402
 import npy_rows  # noqa: E402
+import quantised  # noqa: E402
 import split  # noqa: E402
 from hostile import G, KV, LLAMA, S, T, u32, u64  # noqa: E402
 
@@ -75,6 +76,19 @@ def set_of_a_block():
         [T(b"blk.0.ffn_up.weight", [4, 4]), T(b"blk.0.ffn_down.weight", [4, 4], 0, 64)], 2 * data, split.split_keys(1, 2, 3))}
 
 
+def with_config(config, tensors):
+    """A config and the file beside it in one input."""
+    text = json.dumps({"model_type": "llama", "quantization_config": config}).encode()
+    return struct.pack("<I", len(text)) + text + quantised.file_of(tensors)
+
+
+def quantised_layers():
+    """A layer of 8 x 16 in each way of storing it."""
+    for maker, options, config in quantised.FORMATS.values():
+        tensors, _ = quantised.layer(maker, options, 8, 16)
+        yield with_config(config, tensors)
+
+
 CONFIG = {"model_type": "llama", "hidden_act": "silu", "hidden_size": 4, "intermediate_size": [8, 8],
           "num_hidden_layers": 2, "x": [1.5e-3, None, True, {"y": "\u00e9\n"}], "text_config": {"hidden_act": "gelu"}}
 INDEX = {"metadata": {"total_size": 800}, "weight_map": {
@@ -91,6 +105,7 @@ GOOD = {
                                 ("h.0.mlp.c_proj.weight", 8, 4), ("h.0.mlp.c_proj.bias", 4, 0)]),
                     checkpoint([("model.layers.0.mlp.gate_up_proj.weight", 16, 4),
                                 ("model.layers.0.mlp.down_proj.weight", 4, 8)])],
+    "quantised": list(quantised_layers()),
     "json": [json.dumps(CONFIG).encode(), json.dumps(CONFIG, indent=1).encode(), json.dumps(INDEX).encode(),
              b'["\\ud83d\\ude00\\u0041\\"\\\\\\/\\b\\f\\n\\r\\t", -0.5E+7, NaN, -Infinity, [[[]]], {"":{}}]'],
     "npy": [data for _, data in npy_rows.ACCEPTED],
@@ -99,6 +114,7 @@ HOSTILE = {
     "gguf": [(number, data) for number, data, _ in hostile.ROWS],
     "gguf_set": [(number, joined(files)) for number, files, *_ in split.ROWS],
     "safetensors": [(number, data) for number, data, _ in hostile_st.ROWS],
+    "quantised": [(number, struct.pack("<I", 2) + b"{}" + data) for number, data, _ in hostile_st.ROWS],
     "json": [(number, data[8:]) for number, data, _ in hostile_st.ROWS if data[8:]],
     "npy": [(number, data) for number, data, _ in npy_rows.REFUSED],
 }
