@@ -200,7 +200,7 @@ def forget(module: torch.nn.Module) -> None:
     if not _blocks:
         return
     tensors = [*module.parameters(), *module.buffers()]
-    storages = {memory_of(t) for t in tensors} - {0}
+    storages = {memory_of(getattr(t, "_local_tensor", t)) for t in tensors} - {0}  # of a DTensor: its shard
     _drop_moved()
     for down, blocks in list(_blocks.items()):
         if any(not storages.isdisjoint(block.storages) for block in blocks):

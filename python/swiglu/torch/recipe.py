@@ -14,11 +14,12 @@ from torch.autograd import forward_ad
 from torch.nn.modules import module as _hooks
 
 from .._c.activation import Activation
-from . import adapters
+from . import adapters, sharded
 from .adapters import base_of, is_adapter
 from .function import ffn
 from .lora import Update, lora_ffn
 from .plan import DTYPES, Parts
+from .sharded import is_sharded
 
 PLAIN = (torch.Tensor, nn.Parameter)
 # What an operator can take: tensors, and what torch.compile and torch.export put in their place.
@@ -249,6 +250,9 @@ def obstacle(
     reason = global_hooks()
     if reason is not None:
         return reason
+    shards = _shards(module, recipe)
+    if shards:
+        return _obstacle_of_shards(shards, recipe) or _obstacle_of_activation(module, recipe)
     for name in recipe.linears:
         child: Any = child_at(module, name)
         if is_adapter(type(child)):
@@ -259,6 +263,24 @@ def obstacle(
         reason = linear_obstacle(name, child, tensor_classes)
         if reason is not None:
             return reason
+    return _obstacle_of_activation(module, recipe)
+
+
+def _shards(module: nn.Module, recipe: Recipe) -> list[Any]:
+    """The children, where one of them is sharded over ranks."""
+    children = [child_at(module, name) for name in recipe.linears]
+    return children if any(child is not None and is_sharded(child) for child in children) else []
+
+
+def _obstacle_of_shards(children: list[Any], recipe: Recipe) -> Optional[str]:
+    if torch.compiler.is_compiling():
+        return "torch.compile takes sharded products one by one"
+    if any(type(child) is not nn.Linear or nn.Linear.forward is not _LINEARS[nn.Linear] for child in children):
+        return "sharded weights are not those of plain nn.Linear"
+    return sharded.obstacle(children, recipe.layout)
+
+
+def _obstacle_of_activation(module: nn.Module, recipe: Recipe) -> Optional[str]:
     if recipe.act is not None:
         act = child_at(module, recipe.act)
         if name_of(act) != (recipe.act_name or recipe.activation):
@@ -283,6 +305,8 @@ def obstacle_of_input(x: Any, module: nn.Module, recipe: Recipe, freed: bool = F
         if torch.is_grad_enabled() and any(p is not None and p.requires_grad for p in parts_of(module, recipe)[:3]):
             if any(updates_of_block(module, recipe)):
                 return "base weights are trained beside adapters"
+    if type(x).__name__ == "AsyncCollectiveTensor" and _shards(module, recipe):
+        x = x.elem  # what a plan's last sum gives; operators wait for it
     return input_obstacle(x, base_at(module, recipe.down)._parameters["weight"], freed)
 
 
@@ -340,7 +364,11 @@ def evaluate(
         "compute": compute,
         "packed": not module.training,
     }
-    y = lora_ffn(x, parts, updates, **options) if any(updates) else ffn(x, *parts, **options)
+    shards = _shards(module, recipe)
+    if shards:
+        y = sharded.evaluate(shards, parts, x, lambda rows, local: ffn(rows, *local, **options))
+    else:
+        y = lora_ffn(x, parts, updates, **options) if any(updates) else ffn(x, *parts, **options)
     return finish(module, recipe, y)
 
 
