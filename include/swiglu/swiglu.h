@@ -208,7 +208,8 @@ enum swiglu_compute {
 };
 
 enum swiglu_isa { /* bits of a mask; a table is used when the CPU can run it and its bit is set */
-    SWIGLU_ISA_GENERIC = 1, SWIGLU_ISA_AVX2 = 2, SWIGLU_ISA_AVX512 = 4, SWIGLU_ISA_AVX512BF16 = 8, SWIGLU_ISA_NEON = 16
+    SWIGLU_ISA_GENERIC = 1, SWIGLU_ISA_AVX2 = 2, SWIGLU_ISA_AVX512 = 4, SWIGLU_ISA_AVX512BF16 = 8, SWIGLU_ISA_NEON = 16,
+    SWIGLU_ISA_AVX512VNNI = 32, SWIGLU_ISA_NEONDOT = 64
 };
 
 struct swiglu_runner;

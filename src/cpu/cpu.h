@@ -41,7 +41,7 @@ const char *swiglu_why_of(uint64_t features, uint64_t isa);
 
 /* The registers behind the features of an x86 CPU. */
 struct swiglu_cpuid {
-    uint32_t max_leaf, leaf1_ecx, leaf7_ebx, leaf7_1_eax;
+    uint32_t max_leaf, leaf1_ecx, leaf7_ebx, leaf7_ecx, leaf7_1_eax;
     uint64_t xcr0; /* 0 when OSXSAVE is clear */
 };
 uint64_t swiglu_cpu_x86_features(const struct swiglu_cpuid *id);

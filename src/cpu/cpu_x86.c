@@ -11,12 +11,14 @@ static uint64_t bit(uint32_t reg, unsigned number, uint64_t feature) { return re
 uint64_t swiglu_cpu_x86_features(const struct swiglu_cpuid *id) {
     const uint32_t leaf1 = id->max_leaf >= 1 ? id->leaf1_ecx : 0;
     const uint32_t leaf7 = id->max_leaf >= 7 ? id->leaf7_ebx : 0;
+    const uint32_t leaf7_c = id->max_leaf >= 7 ? id->leaf7_ecx : 0;
     const uint32_t leaf7_1 = id->max_leaf >= 7 ? id->leaf7_1_eax : 0;
     const uint64_t saved = leaf1 & LEAF1_OSXSAVE ? id->xcr0 : 0;
     return HAS_ARCH_X86 | ((saved & XCR0_YMM) == XCR0_YMM ? HAS_YMM : 0) | ((saved & XCR0_ZMM) == XCR0_ZMM ? HAS_ZMM : 0) |
            bit(leaf1, 12, HAS_FMA) | bit(leaf1, 28, HAS_AVX) | bit(leaf1, 29, HAS_F16C) | bit(leaf7, 5, HAS_AVX2) |
            bit(leaf7, 16, HAS_AVX512F) | bit(leaf7, 17, HAS_AVX512DQ) | bit(leaf7, 30, HAS_AVX512BW) |
-           bit(leaf7, 31, HAS_AVX512VL) | bit(leaf7_1, 5, HAS_AVX512BF16);
+           bit(leaf7, 31, HAS_AVX512VL) | bit(leaf7_c, 11, HAS_AVX512VNNI) |
+           bit(leaf7_1, 5, HAS_AVX512BF16);
 }
 
 #if defined(__x86_64__)
@@ -33,6 +35,7 @@ uint64_t swiglu_cpu_features(void) {
     if (id.max_leaf >= 7) {
         __cpuid_count(7, 0, a, b, c, d);
         id.leaf7_ebx = b;
+        id.leaf7_ecx = c;
         if (a >= 1) { /* sub-leaves of leaf 7 */
             __cpuid_count(7, 1, a, b, c, d);
             id.leaf7_1_eax = a;

@@ -90,7 +90,8 @@ static void finish_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile,
     const struct swiglu_shape *t = swiglu_tiles_shape(p->rows, tile);
     const size_t unit = panel * b->first.units_per_panel, row = swiglu_tiles_row(p->rows, tile);
     struct swiglu_hidden_args a = {.c = c, .act = &b->act, .mr = t->mr, .vectors = 2 * swiglu_path_panels(b->first.path, t),
-                                   .gated = b->gated, .valid = b->d_ff - unit, .x = b->down.path->x};
+                                   .gated = b->gated, .valid = b->d_ff - unit, .x = b->down.path->x,
+                                   .row_bytes = SWIGLU_RECORD_BYTES};
     if (b->first.bias) a.bias = b->first.bias + panel * 2 * b->kern->vl;
     a.h = hidden_at(job, t->mr, row, unit);
     b->kern->hidden(&a);

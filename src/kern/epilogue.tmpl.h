@@ -70,7 +70,8 @@ SW_ALWAYS_INLINE void epi_hidden_loop(const struct swiglu_hidden_args *t, V (*f)
     const unsigned stride = gated ? 2 : 1, vectors = t->vectors, mr = t->mr;
     const size_t valid = t->valid, out_bytes = x == SWIGLU_X_BF16_PAIR ? 2 * VL : 4 * VL;
     char *rows = t->h;
-    for (unsigned r = 0; r < mr; r++, rows += SWIGLU_RECORD_BYTES, c += (size_t)vectors * VL) {
+    const size_t row_bytes = t->row_bytes;
+    for (unsigned r = 0; r < mr; r++, rows += row_bytes, c += (size_t)vectors * VL) {
         size_t first = 0;
         char *h = rows;
         for (unsigned j = 0; j < vectors; j += stride, first += VL, h += out_bytes) {

@@ -17,9 +17,22 @@
 #define KERN_EXPAND(a, b, c, d) KERN_PASTE(a, b, c, d)
 #define KERN_TILE(wt, shape) KERN_EXPAND(swiglu_tile_, wt, shape, LEVEL)
 #define KERN_PATH(wt) KERN_EXPAND(swiglu_, path, wt, LEVEL)
+#if ROWS_FEW_E
+#define KERN_FEW(wt) {KERN_TILE(wt, 1), KERN_TILE(wt, 2), KERN_TILE(wt, c), KERN_TILE(wt, d), KERN_TILE(wt, e)}
+#elif ROWS_FEW_D
+#define KERN_FEW(wt) {KERN_TILE(wt, 1), KERN_TILE(wt, 2), KERN_TILE(wt, c), KERN_TILE(wt, d)}
+#else
+#define KERN_FEW(wt) {KERN_TILE(wt, 1), KERN_TILE(wt, 2), KERN_TILE(wt, c)}
+#endif
 #define KERN_FN(op) KERN_EXPAND(swiglu_, op, kern, LEVEL)
 #define KERN_TEXT_(a) #a
 #define KERN_TEXT(a) KERN_TEXT_(a)
+
+#if defined(V_DOT_PAIR)
+#define KERN_X_BF16 SWIGLU_X_BF16_PAIR
+#else
+#define KERN_X_BF16 SWIGLU_X_BF16_IN_F32
+#endif
 
 #include "kern/act.tmpl.h"
 
@@ -49,13 +62,21 @@
 #define PEAK_NAME KERN_FN(peak)
 #define PEAK_ONE 0x3F800000
 #define PEAK_DOT(acc, a, b) v_fma(a, b, acc)
+#define PEAK_VALUE(acc) acc
 #include "kern/peak.tmpl.h"
 #if defined(V_DOT_PAIR)
 #define PEAK_NAME KERN_FN(peak_bf16)
 #define PEAK_ONE 0x3F803F80 /* a pair */
 #define PEAK_DOT(acc, a, b) V_DOT_PAIR(acc, a, b)
+#define PEAK_VALUE(acc) acc
 #include "kern/peak.tmpl.h"
 #endif
+
+#define PEAK_NAME KERN_FN(peak_int8)
+#define PEAK_ONE 0x01010101
+#define PEAK_DOT(acc, a, b) v_from_bits(v_dot4_any(v_bits(acc), v_bits(a), v_bits(b)))
+#define PEAK_VALUE(acc) vi_to_f32(v_bits(acc))
+#include "kern/peak.tmpl.h"
 
 #define READ_NAME KERN_FN(read_2)
 #define READ_VECTORS 2
@@ -88,25 +109,71 @@
 #define WT bf16_dot
 #define WT_TEXT "bf16dot"
 #define WT_FORM SWIGLU_FORM_BF16_PAIR
-#if defined(V_DOT_PAIR)
-#define WT_X SWIGLU_X_BF16_PAIR
-#else
-#define WT_X SWIGLU_X_BF16_IN_F32
-#endif
+#define WT_X KERN_X_BF16
 #include "kern/wt_bf16_dot.h"
 #include "kern/tiles.tmpl.h"
+
+#include "kern/quant.tmpl.h"
+#include "kern/fmt_i8.h"
+#include "kern/quant_many.tmpl.h"
+#include "kern/fmt_i8_min.h"
+#include "kern/quant_many.tmpl.h"
+#include "kern/fmt_i8_halves.h"
+#include "kern/quant_many.tmpl.h"
+#include "kern/fmt_i8_halves_min.h"
+#include "kern/quant_many.tmpl.h"
+#include "kern/fmt_q8_0.h"
+#include "kern/quant_paths.tmpl.h"
+#include "kern/fmt_q4_0.h"
+#include "kern/quant_paths.tmpl.h"
+#include "kern/fmt_q4_1.h"
+#include "kern/quant_paths.tmpl.h"
+#include "kern/fmt_q5_0.h"
+#include "kern/quant_paths.tmpl.h"
+#include "kern/fmt_q5_1.h"
+#include "kern/quant_paths.tmpl.h"
+#include "kern/fmt_mxfp4.h"
+#include "kern/quant_paths.tmpl.h"
+#include "kern/fmt_q2_k.h"
+#include "kern/quant_paths.tmpl.h"
+#include "kern/fmt_q3_k.h"
+#include "kern/quant_paths.tmpl.h"
+#include "kern/fmt_q4_k.h"
+#include "kern/quant_paths.tmpl.h"
+#include "kern/fmt_q5_k.h"
+#include "kern/quant_paths.tmpl.h"
+#include "kern/fmt_q6_k.h"
+#include "kern/quant_paths.tmpl.h"
+
+#define KERN_PATHS(FORM, name)                                                         \
+    [SWIGLU_FORM_##FORM] = {&KERN_EXPAND(swiglu_path_, name, f32, LEVEL), &KERN_EXPAND(swiglu_path_, name, bf16, LEVEL), \
+                            &KERN_EXPAND(swiglu_path_, name, int8, LEVEL)}
 
 const struct swiglu_kern KERN_EXPAND(swiglu_, kern, table, LEVEL) = {
     .name = KERN_TEXT(LEVEL),
     .isa = LEVEL_ISA,
     .vl = VL,
+    .dot4_bias = V_DOT4_BIAS,
     .rows_many = {ROWS_MANY_A, ROWS_MANY_B},
     .rows_few = {1, 2, ROWS_FEW_C, ROWS_FEW_D, ROWS_FEW_E},
     .few = FEW_ROWS,
     .path = {[SWIGLU_FORM_F32][SWIGLU_ARITH_F32] = &KERN_PATH(f32),
              [SWIGLU_FORM_F16][SWIGLU_ARITH_F32] = &KERN_PATH(f16),
              [SWIGLU_FORM_BF16][SWIGLU_ARITH_F32] = &KERN_PATH(bf16),
-             [SWIGLU_FORM_BF16_PAIR][SWIGLU_ARITH_BF16] = &KERN_PATH(bf16_dot)},
+             [SWIGLU_FORM_BF16_PAIR][SWIGLU_ARITH_BF16] = &KERN_PATH(bf16_dot),
+             KERN_PATHS(Q8_0, q8_0),
+             KERN_PATHS(Q4_0, q4_0),
+             KERN_PATHS(Q4_1, q4_1),
+             KERN_PATHS(Q5_0, q5_0),
+             KERN_PATHS(Q5_1, q5_1),
+             KERN_PATHS(MXFP4, mxfp4),
+             KERN_PATHS(Q2_K, q2_k),
+             KERN_PATHS(Q3_K, q3_k),
+             KERN_PATHS(Q4_K, q4_k),
+             KERN_PATHS(Q5_K, q5_k),
+             KERN_PATHS(Q6_K, q6_k)},
+    .peak_int8 = KERN_FN(peak_int8),
+    .peak_ops_int8 = PEAK_ACCS * VL * 8,
 #if defined(V_DOT_PAIR)
     .peak_bf16 = KERN_FN(peak_bf16),
     .peak_ops_bf16 = PEAK_ACCS * VL * 4,

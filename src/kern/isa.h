@@ -3,6 +3,7 @@
 #ifndef SWIGLU_ISA_H
 #define SWIGLU_ISA_H
 
+#include "base/bytes.h"
 #include "kern/kern.h"
 
 #if defined(__x86_64__)

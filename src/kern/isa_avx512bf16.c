@@ -12,7 +12,8 @@
 #define ROWS_MANY_A 6
 #define ROWS_MANY_B 4
 #define MANY_PANELS 2
-#define LEVEL_TARGET "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,f16c"
+#define LEVEL_TARGET "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512bf16,fma,f16c"
+#define V_DOT4_BIAS 128
 
 #include "kern/vec_avx512.h"
 

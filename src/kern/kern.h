@@ -44,6 +44,7 @@ static inline size_t swiglu_form_bytes(int form, size_t lanes, size_t k) {
 enum swiglu_arith {
     SWIGLU_ARITH_F32,  /* weights widened exactly, one fused multiply-add per k */
     SWIGLU_ARITH_BF16, /* pairs, odd k first, results below 2^-126 flushed */
+    SWIGLU_ARITH_INT8, /* integers of a block format times rows with a scale per 32 k, one fold for these 32 */
     SWIGLU_N_ARITH
 };
 
@@ -82,10 +83,19 @@ typedef void swiglu_tile_fn(const struct swiglu_tile_args *args);
 
 enum { SWIGLU_N_MANY = 2, SWIGLU_N_FEW = 5, SWIGLU_N_READERS = 3 };
 
+/* A slice of a panel into the form that tiles read: whole blocks of its own form. */
+struct swiglu_open_args {
+    const char *src; /* the panel at the first k */
+    size_t n_k;
+    char *dst;
+};
+
 /* How a product whose panels have one form runs in one arithmetic. */
 struct swiglu_path {
-    const char *kernel;         /* "f32_avx512" */
+    const char *kernel;         /* "f32_avx512", "q4_k_int8_avx512vnni" */
     uint8_t form;               /* enum swiglu_panel_form, of its panels */
+    uint8_t slice_form, few_form; /* of what tiles of many and of few rows read: form, or what open makes of it */
+    void (*open)(const struct swiglu_open_args *args); /* to whichever of them is not form; NULL where both are */
     uint8_t x;                  /* enum swiglu_x, of its rows */
     uint8_t panels;             /* adjacent panels that a tile of many rows reads; one of few rows reads one */
     uint8_t fetch_k;            /* k per line that a tile of many rows fetches */
@@ -112,7 +122,7 @@ struct swiglu_stage_args {
     unsigned rows, mr; /* rows with data <= mr; the others become zero */
     size_t k;
     int x; /* enum swiglu_x */
-    char *dst;
+    char *dst; /* the tile at the first k; int8: any whole number of blocks */
 };
 
 /* From the totals of a gate|up tile (or a plain first product) to staged h. */
@@ -123,8 +133,9 @@ struct swiglu_hidden_args {
     unsigned mr, vectors;
     int gated;
     size_t valid; /* hidden units from this tile's first on; lanes beyond it become +0, and with one lane the next unit */
-    int x;        /* form of h */
+    int x;        /* form of h, not int8 */
     char *h;      /* row 0, at the tile's first hidden unit */
+    size_t row_bytes; /* from row to row of h */
 };
 
 /* From the totals of dh to h, dg and du (training). Each goes to a panel whose k are the rows, and dg and du also to staged
@@ -172,6 +183,7 @@ struct swiglu_kern {
     const char *name;
     uint64_t isa; /* one bit of enum swiglu_isa: what the CPU must be able to run */
     unsigned vl;
+    uint8_t dot4_bias; /* what packed signed bytes carry: 128 where the dot product takes them unsigned */
     unsigned rows_many[SWIGLU_N_MANY]; /* the larger first */
     unsigned rows_few[SWIGLU_N_FEW];   /* the smallest first; 0 = none */
     unsigned few;                      /* rows up to which they win */
@@ -185,10 +197,10 @@ struct swiglu_kern {
     void (*pack_rows)(const struct swiglu_pack_args *args);
     void (*pack_cols)(const struct swiglu_pack_args *args);
     void (*turn)(const struct swiglu_turn_args *args);
-    /* rounds of peak_ops operations on registers, for measuring P; bf16 with the level's bf16 dot. Returns the sum of all
-     * products, each of which is 1: half the operations. */
-    float (*peak_f32)(size_t rounds), (*peak_bf16)(size_t rounds);
-    unsigned peak_ops_f32, peak_ops_bf16; /* operations a round */
+    /* rounds of peak_ops operations on registers, for measuring P; bf16 with the level's bf16 dot, int8 with its dot of bytes.
+     * Returns the sum of all products, each of which is 1: half the operations. */
+    float (*peak_f32)(size_t rounds), (*peak_bf16)(size_t rounds), (*peak_int8)(size_t rounds);
+    unsigned peak_ops_f32, peak_ops_bf16, peak_ops_int8; /* operations a round */
     unsigned (*read_sum[SWIGLU_N_READERS])(const void *p, size_t bytes); /* bytes: a multiple of 4096; p 64-aligned */
 };
 

@@ -31,11 +31,8 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
     const char *const w1 = w0; /* never read */
 #endif
 #if TILE_PREFETCH == 2
-    const char *next_x = t->next_x, *next_w = t->next_w;
-    const size_t next_w_stride = t->next_w_stride;
-    const struct swiglu_fetch *out = t->out;
-    const char *next_out = out->at, *out_end = next_out + out->bytes;
-    size_t out_rows = out->rows;
+    const char *next_x = t->next_x;
+#include "kern/fetch_begin.tmpl.h"
 #endif
     V acc[TILE_MR][TILE_NV];
     do {
@@ -56,16 +53,8 @@ SW_KERNEL void TILE_NAME(const struct swiglu_tile_args *t) {
                 SW_UNROLL for (size_t i = 0; i < 2 * TILE_PANEL_BYTES; i += 64) SW_PREFETCH_L2(w0 + 16384 + i);
 #elif TILE_PREFETCH == 2
                 SW_UNROLL for (int s = 0; s < W_SUBSTEPS; s++) SW_PREFETCH_L2(next_x + 64 * s); /* a tile is soon through */
-                SW_PREFETCH_L2(next_w);
-                SW_PREFETCH_L1(next_out); /* one at a time: a burst of misses keeps the loads of the loop waiting */
-                next_out += 64;
-                if (next_out >= out_end) {
-                    next_out = out_end + out->stride - out->bytes;
-                    if (--out_rows == 0) out += out != t->out_last, next_out = out->at, out_rows = out->rows;
-                    out_end = next_out + out->bytes;
-                }
                 next_x += 64 * W_SUBSTEPS;
-                next_w += next_w_stride;
+#include "kern/fetch.tmpl.h"
 #endif
 #define TILE_STEP 0
 #include "kern/tile_step.tmpl.h"

@@ -54,18 +54,14 @@
 static const struct swiglu_path KERN_PATH(WT) = {
     .kernel = WT_TEXT "_" KERN_TEXT(LEVEL),
     .form = WT_FORM,
+    .slice_form = WT_FORM,
+    .few_form = WT_FORM,
     .x = WT_X,
     .panels = MANY_PANELS,
     .fetch_k = 2 * W_K_STEP, /* every two steps */
     .many = {KERN_TILE(WT, a), KERN_TILE(WT, b)},
-    .few = {KERN_TILE(WT, 1), KERN_TILE(WT, 2), KERN_TILE(WT, c),
-#if ROWS_FEW_D
-            KERN_TILE(WT, d),
-#endif
-#if ROWS_FEW_E
-            KERN_TILE(WT, e)
-#endif
-    }};
+    .few = KERN_FEW(WT),
+};
 
 #include "kern/wt_end.h"
 #undef WT

@@ -36,6 +36,7 @@ SW_ALWAYS_INLINE VI vi_set1(int a) { return _mm256_set1_epi32(a); }
 SW_ALWAYS_INLINE VI vi_add(VI a, VI b) { return _mm256_add_epi32(a, b); }
 SW_ALWAYS_INLINE VI vi_and(VI a, VI b) { return _mm256_and_si256(a, b); }
 SW_ALWAYS_INLINE VI vi_or(VI a, VI b) { return _mm256_or_si256(a, b); }
+SW_ALWAYS_INLINE VI vi_xor(VI a, VI b) { return _mm256_xor_si256(a, b); }
 SW_ALWAYS_INLINE VI vi_shl(VI a, int n) { return _mm256_slli_epi32(a, n); }
 SW_ALWAYS_INLINE VI vi_shr(VI a, int n) { return _mm256_srli_epi32(a, n); }
 SW_ALWAYS_INLINE VM v_lt(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
@@ -116,6 +117,40 @@ SW_ALWAYS_INLINE void v_pair_zip(const void *even, const void *odd, V to[2]) {
     const __m256i low = _mm256_unpacklo_epi16(a, b), high = _mm256_unpackhi_epi16(a, b);
     to[0] = v_from_bits(_mm256_permute2x128_si256(low, high, 0x20));
     to[1] = v_from_bits(_mm256_permute2x128_si256(low, high, 0x31));
+}
+
+/* Integers: lanes of 32 bits, or of 4 bytes each. */
+SW_ALWAYS_INLINE VI vi_bcast(const void *p) { int i; memcpy(&i, p, sizeof i); return _mm256_set1_epi32(i); }
+SW_ALWAYS_INLINE VI vi_sub(VI a, VI b) { return _mm256_sub_epi32(a, b); }
+SW_ALWAYS_INLINE VI vi_mul(VI a, VI b) { return _mm256_mullo_epi32(a, b); }
+SW_ALWAYS_INLINE VI vi_max_u(VI a, VI b) { return _mm256_max_epu32(a, b); }
+SW_ALWAYS_INLINE uint32_t vi_hmax_u(VI a) {
+    __m128i m = _mm_max_epu32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4E));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(m, _mm_shuffle_epi32(m, 0xB1)));
+}
+SW_ALWAYS_INLINE int32_t vi_hsum(VI a) {
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1)));
+}
+SW_ALWAYS_INLINE V vi_to_f32(VI a) { return _mm256_cvtepi32_ps(a); }
+SW_ALWAYS_INLINE VI vi_load_u8(const void *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64(p)); }
+SW_ALWAYS_INLINE VI vi_load_i8(const void *p) { return _mm256_cvtepi8_epi32(_mm_loadl_epi64(p)); }
+SW_ALWAYS_INLINE void vi_store8(void *p, VI a) { /* lanes are -128..127 or 0..127 */
+    const __m128i h = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    _mm_storel_epi64(p, _mm_packs_epi16(h, h));
+}
+SW_ALWAYS_INLINE VI vi_lookup16(VI a, const unsigned char *table) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)table)), a);
+}
+/* Sums of two products stay below 2^15 (127 x 127, or 128 x 127, twice), so nothing saturates. */
+#define V_DOT4_BIAS 0
+SW_ALWAYS_INLINE VI v_dot4(VI acc, VI w, VI x) {
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
+}
+SW_ALWAYS_INLINE VI v_dot4_any(VI acc, VI w, VI x) {
+    return v_dot4(acc, _mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
 }
 
 SW_ALWAYS_INLINE VD vd_from(V a) {

@@ -36,6 +36,7 @@ SW_ALWAYS_INLINE VI vi_set1(int a) { return _mm512_set1_epi32(a); }
 SW_ALWAYS_INLINE VI vi_add(VI a, VI b) { return _mm512_add_epi32(a, b); }
 SW_ALWAYS_INLINE VI vi_and(VI a, VI b) { return _mm512_and_si512(a, b); }
 SW_ALWAYS_INLINE VI vi_or(VI a, VI b) { return _mm512_or_si512(a, b); }
+SW_ALWAYS_INLINE VI vi_xor(VI a, VI b) { return _mm512_xor_si512(a, b); }
 SW_ALWAYS_INLINE VI vi_shl(VI a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
 SW_ALWAYS_INLINE VI vi_shr(VI a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
 SW_ALWAYS_INLINE VM v_lt(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
@@ -104,6 +105,35 @@ SW_ALWAYS_INLINE void v_pair_zip(const void *even, const void *odd, V to[2]) {
     to[0] = v_from_bits(_mm512_permutex2var_epi16(a, low, b));
     to[1] = v_from_bits(_mm512_permutex2var_epi16(a, _mm512_add_epi16(low, _mm512_set1_epi16(16)), b));
 }
+
+/* Integers: lanes of 32 bits, or of 4 bytes each. */
+SW_ALWAYS_INLINE VI vi_bcast(const void *p) { int i; memcpy(&i, p, sizeof i); return _mm512_set1_epi32(i); }
+SW_ALWAYS_INLINE VI vi_sub(VI a, VI b) { return _mm512_sub_epi32(a, b); }
+SW_ALWAYS_INLINE VI vi_mul(VI a, VI b) { return _mm512_mullo_epi32(a, b); }
+SW_ALWAYS_INLINE VI vi_max_u(VI a, VI b) { return _mm512_max_epu32(a, b); }
+SW_ALWAYS_INLINE uint32_t vi_hmax_u(VI a) { return _mm512_reduce_max_epu32(a); }
+SW_ALWAYS_INLINE int32_t vi_hsum(VI a) { return _mm512_reduce_add_epi32(a); }
+SW_ALWAYS_INLINE V vi_to_f32(VI a) { return _mm512_cvtepi32_ps(a); }
+SW_ALWAYS_INLINE VI vi_load_u8(const void *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128(p)); }
+SW_ALWAYS_INLINE VI vi_load_i8(const void *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128(p)); }
+SW_ALWAYS_INLINE void vi_store8(void *p, VI a) { _mm_storeu_si128(p, _mm512_cvtepi32_epi8(a)); }
+SW_ALWAYS_INLINE VI vi_lookup16(VI a, const unsigned char *table) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table)), a);
+}
+#if !defined(V_DOT4_BIAS)
+/* Without VNNI: sums of two products stay below 2^15 (127 x 127, or 128 x 127, twice), so nothing saturates. */
+#define V_DOT4_BIAS 0
+SW_ALWAYS_INLINE VI v_dot4(VI acc, VI w, VI x) {
+    return _mm512_add_epi32(acc, _mm512_madd_epi16(_mm512_maddubs_epi16(w, x), _mm512_set1_epi16(1)));
+}
+SW_ALWAYS_INLINE VI v_dot4_any(VI acc, VI w, VI x) {
+    const __m512i signed_x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), _mm512_setzero_si512(), x);
+    return v_dot4(acc, _mm512_abs_epi8(w), signed_x);
+}
+#else
+SW_ALWAYS_INLINE VI v_dot4(VI acc, VI w, VI x) { return _mm512_dpbusd_epi32(acc, w, x); }
+SW_ALWAYS_INLINE VI v_dot4_any(VI acc, VI w, VI x) { return _mm512_dpbusd_epi32(acc, w, x); }
+#endif
 
 /* Double precision, for activations that need it: both halves at once. */
 SW_ALWAYS_INLINE VD vd_from(V a) {

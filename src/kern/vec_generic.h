@@ -40,6 +40,7 @@ SW_ALWAYS_INLINE VI vi_set1(int a) { return (uint32_t)a; }
 SW_ALWAYS_INLINE VI vi_add(VI a, VI b) { return a + b; }
 SW_ALWAYS_INLINE VI vi_and(VI a, VI b) { return a & b; }
 SW_ALWAYS_INLINE VI vi_or(VI a, VI b) { return a | b; }
+SW_ALWAYS_INLINE VI vi_xor(VI a, VI b) { return a ^ b; }
 SW_ALWAYS_INLINE VI vi_shl(VI a, int n) { return a << n; }
 SW_ALWAYS_INLINE VI vi_shr(VI a, int n) { return a >> n; }
 SW_ALWAYS_INLINE VM v_lt(V a, V b) { return a < b; }
@@ -75,6 +76,30 @@ SW_ALWAYS_INLINE void v_pair_zip(const void *even, const void *odd, V to[2]) {
     memcpy(b, odd, sizeof b);
     for (int i = 0; i < 2; i++) to[i] = v_from_bits((VI)(a[i] | (uint32_t)b[i] << 16));
 }
+
+/* Integers: lanes of 32 bits, or of 4 bytes each. */
+SW_ALWAYS_INLINE VI vi_bcast(const void *p) { return swiglu_le32(p); }
+SW_ALWAYS_INLINE VI vi_sub(VI a, VI b) { return a - b; }
+SW_ALWAYS_INLINE VI vi_mul(VI a, VI b) { return a * b; }
+SW_ALWAYS_INLINE VI vi_max_u(VI a, VI b) { return a > b ? a : b; }
+SW_ALWAYS_INLINE uint32_t vi_hmax_u(VI a) { return a; }                    /* over lanes */
+SW_ALWAYS_INLINE int32_t vi_hsum(VI a) { return (int32_t)a; }
+SW_ALWAYS_INLINE V vi_to_f32(VI a) { return (float)(int32_t)a; }
+SW_ALWAYS_INLINE VI vi_load_u8(const void *p) { return *(const unsigned char *)p; } /* a byte a lane */
+SW_ALWAYS_INLINE VI vi_load_i8(const void *p) { return (uint32_t)*(const signed char *)p; }
+SW_ALWAYS_INLINE void vi_store8(void *p, VI a) { *(unsigned char *)p = (unsigned char)a; }
+SW_ALWAYS_INLINE VI vi_lookup16(VI a, const unsigned char *table) { /* each byte of a, 0..15, becomes that of the table */
+    VI r = 0;
+    for (int i = 0; i < 32; i += 8) r |= (VI)table[a >> i & 15] << i;
+    return r;
+}
+/* acc and the sum of the products of w's and x's 4 signed bytes; v_dot4 where w's are 0..127. */
+#define V_DOT4_BIAS 0 /* what v_dot4_any wants added to the bytes of w: 128 where the instruction takes them unsigned */
+SW_ALWAYS_INLINE VI v_dot4_any(VI acc, VI w, VI x) {
+    for (int i = 0; i < 32; i += 8) acc += (VI)((int8_t)(w >> i) * (int8_t)(x >> i));
+    return acc;
+}
+SW_ALWAYS_INLINE VI v_dot4(VI acc, VI w, VI x) { return v_dot4_any(acc, w, x); }
 #define V_FLUSH_ENTER() ((void)0)
 #define V_FLUSH_LEAVE() ((void)0)
 #define V_PIN2(a, b) ((void)0)

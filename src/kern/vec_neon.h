@@ -34,6 +34,7 @@ SW_ALWAYS_INLINE VI vi_set1(int a) { return vdupq_n_u32((uint32_t)a); }
 SW_ALWAYS_INLINE VI vi_add(VI a, VI b) { return vaddq_u32(a, b); }
 SW_ALWAYS_INLINE VI vi_and(VI a, VI b) { return vandq_u32(a, b); }
 SW_ALWAYS_INLINE VI vi_or(VI a, VI b) { return vorrq_u32(a, b); }
+SW_ALWAYS_INLINE VI vi_xor(VI a, VI b) { return veorq_u32(a, b); }
 SW_ALWAYS_INLINE VI vi_shl(VI a, int n) { return vshlq_u32(a, vdupq_n_s32(n)); }
 SW_ALWAYS_INLINE VI vi_shr(VI a, int n) { return vshlq_u32(a, vdupq_n_s32(-n)); }
 SW_ALWAYS_INLINE VM v_lt(V a, V b) { return vcltq_f32(a, b); }
@@ -98,6 +99,44 @@ SW_ALWAYS_INLINE void v_pair_zip(const void *even, const void *odd, V to[2]) {
     to[0] = vreinterpretq_f32_u16(vzip1q_u16(a, b));
     to[1] = vreinterpretq_f32_u16(vzip2q_u16(a, b));
 }
+
+/* Integers: lanes of 32 bits, or of 4 bytes each. */
+SW_ALWAYS_INLINE VI vi_bcast(const void *p) { uint32_t i; memcpy(&i, p, sizeof i); return vdupq_n_u32(i); }
+SW_ALWAYS_INLINE VI vi_sub(VI a, VI b) { return vsubq_u32(a, b); }
+SW_ALWAYS_INLINE VI vi_mul(VI a, VI b) { return vmulq_u32(a, b); }
+SW_ALWAYS_INLINE VI vi_max_u(VI a, VI b) { return vmaxq_u32(a, b); }
+SW_ALWAYS_INLINE uint32_t vi_hmax_u(VI a) { return vmaxvq_u32(a); }
+SW_ALWAYS_INLINE int32_t vi_hsum(VI a) { return (int32_t)vaddvq_u32(a); }
+SW_ALWAYS_INLINE V vi_to_f32(VI a) { return vcvtq_f32_s32(vreinterpretq_s32_u32(a)); }
+SW_ALWAYS_INLINE VI vi_load_u8(const void *p) {
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    return vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(four))));
+}
+SW_ALWAYS_INLINE VI vi_load_i8(const void *p) {
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    return vreinterpretq_u32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(four)))));
+}
+SW_ALWAYS_INLINE void vi_store8(void *p, VI a) {
+    const uint16x4_t h = vmovn_u32(a);
+    const uint32_t four = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(h, h))), 0);
+    memcpy(p, &four, sizeof four);
+}
+SW_ALWAYS_INLINE VI vi_lookup16(VI a, const unsigned char *table) {
+    return vreinterpretq_u32_u8(vqtbl1q_u8(vld1q_u8(table), vreinterpretq_u8_u32(a)));
+}
+#define V_DOT4_BIAS 0
+#if !defined(V_DOT4)
+SW_ALWAYS_INLINE VI v_dot4_any(VI acc, VI w, VI x) { /* |products| <= 128 x 127: 16 bits hold them */
+    const int8x16_t a = vreinterpretq_s8_u32(w), b = vreinterpretq_s8_u32(x);
+    const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(a), vget_low_s8(b))), high = vpaddlq_s16(vmull_high_s8(a, b));
+    return vaddq_u32(acc, vreinterpretq_u32_s32(vpaddq_s32(low, high)));
+}
+#else
+SW_ALWAYS_INLINE VI v_dot4_any(VI acc, VI w, VI x) { return V_DOT4(acc, w, x); }
+#endif
+SW_ALWAYS_INLINE VI v_dot4(VI acc, VI w, VI x) { return v_dot4_any(acc, w, x); }
 #define V_FLUSH_ENTER() ((void)0)
 #define V_FLUSH_LEAVE() ((void)0)
 #define V_PIN2(a, b) ((void)0)

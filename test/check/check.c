@@ -15,6 +15,7 @@
 
 #include "base/half.h"
 #include "cpu/cpu.h"
+#include "dtype/dtype.h"
 #include "kern/isa.h"
 
 static uint64_t seed = 1; /* the same numbers every time, unless others are asked for */
@@ -129,7 +130,7 @@ static void check_tiles(const struct swiglu_kern *kern) {
     for (int i = 0; i < SWIGLU_N_FORMS * SWIGLU_N_ARITH; i++) {
         const int form = i / SWIGLU_N_ARITH, arith = i % SWIGLU_N_ARITH;
         const struct swiglu_path *path = kern->path[form][arith];
-        for (uint8_t j = 0; path && j < SWIGLU_N_MANY + SWIGLU_N_FEW; j++) {
+        for (uint8_t j = 0; path && !path->open && j < SWIGLU_N_MANY + SWIGLU_N_FEW; j++) {
             const uint8_t few = j >= SWIGLU_N_MANY, n = few ? j - SWIGLU_N_MANY : j;
             const struct swiglu_shape shape = {few ? kern->rows_few[n] : kern->rows_many[n], few, n};
             char name[32];
@@ -153,11 +154,16 @@ static void check_level(const struct swiglu_kern *kern) {
     for (size_t i = 0; check_prim_name(i); i++)
         verdict(check_prim(kern, i), kern->name, "primitive", check_prim_name(i));
     check_tiles(kern);
+    for (size_t i = 0; swiglu_dtype_at(i) >= 0; i++)
+        if (!swiglu_dtype_is_float(swiglu_dtype_at(i)))
+            verdict(check_quant(kern, swiglu_dtype_at(i)), kern->name, "block format",
+                    swiglu_dtype_find(swiglu_dtype_at(i))->name);
     for (size_t i = 0; i < COUNT(dtypes); i++) {
         verdict(check_store(kern, dtypes[i]), kern->name, "store", dtype_names[i]);
         for (size_t j = 0; j < COUNT(forms); j++)
             verdict(check_stage(kern, dtypes[i], forms[j]), kern->name, j ? "stage for bf16 from" : "stage from",
                     dtype_names[i]);
+        verdict(check_stage_int8(kern, dtypes[i]), kern->name, "stage for int8 from", dtype_names[i]);
         verdict(check_pack(kern, 1, dtypes[i]), kern->name, "pack_rows", dtype_names[i]);
         verdict(check_pack(kern, 0, dtypes[i]), kern->name, "pack_cols", dtype_names[i]);
     }

@@ -68,6 +68,8 @@ int check_store(const struct swiglu_kern *kern, int dtype);
 int check_stage(const struct swiglu_kern *kern, int dtype, int x);
 int check_act(const struct swiglu_kern *kern, int kind, int derivative);
 int check_pack(const struct swiglu_kern *kern, int by_rows, int dtype);
+int check_quant(const struct swiglu_kern *kern, int dtype); /* a block format: lanes, slices, int8 tiles */
+int check_stage_int8(const struct swiglu_kern *kern, int dtype);
 int check_turn(const struct swiglu_kern *kern, int x);
 int check_grad(const struct swiglu_kern *kern, int kind, int bf16);
 int check_read_sum(const struct swiglu_kern *kern, size_t which);

@@ -89,6 +89,7 @@ static int check_hidden_call(struct hidden_call *t, const struct swiglu_act *act
         for (size_t i = 0; i < n; i++) bias[i] = check_value((enum check_data)data);
     }
     t->args.c = c, t->args.bias = bias, t->args.act = act, t->args.mr = mr, t->args.vectors = vectors;
+    t->args.row_bytes = SWIGLU_RECORD_BYTES;
     t->args.h = check_memory(SLOT_OUT, side, (mr - 1) * (size_t)SWIGLU_RECORD_BYTES + row_bytes);
     return check_survives(run_hidden, t) && judge_hidden(t, units, row_bytes);
 }

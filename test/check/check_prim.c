@@ -19,11 +19,13 @@ static const struct check_prims *prims_of(const struct swiglu_kern *kern) {
     switch (kern->isa) {
 #if SWIGLU_HAVE_X86
     case SWIGLU_ISA_AVX2: return &check_prims_avx2;
-    case SWIGLU_ISA_AVX512:
-    case SWIGLU_ISA_AVX512BF16: return &check_prims_avx512;
+    case SWIGLU_ISA_AVX512: return &check_prims_avx512;
+    case SWIGLU_ISA_AVX512VNNI:
+    case SWIGLU_ISA_AVX512BF16: return &check_prims_avx512vnni;
 #endif
 #if SWIGLU_HAVE_NEON
     case SWIGLU_ISA_NEON: return &check_prims_neon;
+    case SWIGLU_ISA_NEONDOT: return &check_prims_neondot;
 #endif
     default: return &check_prims_generic;
     }

@@ -56,7 +56,7 @@ static float situ_hidden(const struct swiglu_act *act, float gate, float up) {
     const float c[2] = {gate, up};
     float h;
     const struct swiglu_hidden_args args = {.c = c, .act = act, .mr = 1, .vectors = 2, .gated = 1, .valid = 1,
-                                            .x = SWIGLU_X_F32, .h = (char *)&h};
+                                            .x = SWIGLU_X_F32, .h = (char *)&h, .row_bytes = sizeof h};
     swiglu_kern_table_generic.hidden(&args);
     return h;
 }

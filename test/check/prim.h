@@ -18,6 +18,7 @@ struct check_prims {
     void (*run[N_PRIMS])(const float *a, const float *b, const float *c, const float *one, size_t n, float *out);
 };
 
-extern const struct check_prims check_prims_generic, check_prims_avx2, check_prims_avx512, check_prims_neon;
+extern const struct check_prims check_prims_generic, check_prims_avx2, check_prims_avx512, check_prims_avx512vnni,
+    check_prims_neon, check_prims_neondot;
 
 #endif

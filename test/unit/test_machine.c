@@ -11,9 +11,11 @@ enum { FMA = 1 << 12, OSXSAVE = 1 << 27, AVX = 1 << 28, F16C = 1 << 29, AVX2 = 1
        AVX512DQ = 1 << 17 };
 static const uint32_t AVX512VL = 1u << 31;
 
-static uint64_t levels_of(uint32_t leaf1, uint32_t leaf7, uint32_t leaf7_1, uint64_t xcr0) {
+enum { VNNI = 1 << 11 };
+
+static uint64_t levels_of(uint32_t leaf1, uint32_t leaf7, uint32_t leaf7_1, uint64_t xcr0) { /* leaf7_1 ones have VNNI */
     const struct swiglu_cpuid id = {.max_leaf = 7, .leaf1_ecx = leaf1, .leaf7_ebx = leaf7, .leaf7_1_eax = leaf7_1,
-                                    .xcr0 = xcr0};
+                                    .leaf7_ecx = leaf7_1 ? VNNI : 0, .xcr0 = xcr0};
     const uint64_t features = swiglu_cpu_x86_features(&id), levels = swiglu_levels_of(features);
     for (uint64_t bit = 1; bit < (uint64_t)1 << 16; bit *= 2)
         assert_int_equal(strcmp(swiglu_why_of(features, bit), "yes") == 0, (levels & bit) != 0);
@@ -25,7 +27,8 @@ static void levels_need_the_cpu_and_the_system(void **state) {
     (void)state;
     const uint32_t leaf1 = FMA | OSXSAVE | AVX | F16C, bf16 = 1 << 5;
     const uint32_t leaf7 = AVX2 | AVX512F_BW | AVX512DQ | AVX512VL;
-    assert_int_equal(levels_of(leaf1, leaf7, bf16, 0xE7), 15);
+    assert_int_equal(levels_of(leaf1, leaf7, bf16, 0xE7), 15 | SWIGLU_ISA_AVX512VNNI);
+    assert_int_equal(levels_of(leaf1, leaf7, 1, 0xE7), 7 | SWIGLU_ISA_AVX512VNNI); /* Ice Lake: no bf16 */
     assert_int_equal(levels_of(leaf1, leaf7, 0, 0xE7), 7);
     assert_int_equal(levels_of(leaf1, leaf7, bf16, 0x07), 3);  /* no ZMM state */
     assert_int_equal(levels_of(leaf1, leaf7, bf16, 0x67), 3);  /* only half of it */
@@ -35,7 +38,8 @@ static void levels_need_the_cpu_and_the_system(void **state) {
     assert_int_equal(levels_of(leaf1 & ~(uint32_t)F16C, leaf7, bf16, 0xE7), 1);
     assert_int_equal(levels_of(leaf1, leaf7 & ~(uint32_t)AVX2, bf16, 0xE7), 1);
     assert_int_equal(levels_of(leaf1, leaf7 & ~AVX512VL, bf16, 0xE7), 3); /* AVX-512 without VL */
-    assert_int_equal(levels_of(leaf1, leaf7 & ~(uint32_t)AVX512DQ, bf16, 0xE7), 7); /* the bf16 level uses DQ */
+    /* the bf16 level uses DQ */
+    assert_int_equal(levels_of(leaf1, leaf7 & ~(uint32_t)AVX512DQ, bf16, 0xE7), 7 | SWIGLU_ISA_AVX512VNNI);
     assert_int_equal(levels_of(leaf1, AVX2, 0, 0x07), 3);                  /* Haswell, Broadwell */
     assert_int_equal(levels_of(0, 0, 0, 0), 1);                           /* Nehalem */
     const struct swiglu_cpuid old = {.max_leaf = 1, .leaf1_ecx = leaf1, .leaf7_ebx = leaf7, .xcr0 = 0xE7};

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Q4_1: a lane has f16 d, f16 m, then 4 dwords as Q4_0. Value d q + m. */
+#define Q_NAME q4_1
+#define Q_FORM SWIGLU_FORM_Q4_1
+#define Q_KIND Q_MINIMUM
+#define Q_PARTS 1
+#define Q_TURN 1
+#define Q_PAIRED 1
+#define Q_BYTES 20
+#define Q_ZERO 0
+#define Q_GROUP(p, j, part, g) Q_NIBBLE(Q_DWORD(p, 4, (g) % 4, j), (g) / 4)
+#define Q_A(p, j, part) Q_F16(p, 0, j)
+#define Q_B(p, j, part) Q_F16(p, 2, j)
