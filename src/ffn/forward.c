@@ -212,7 +212,15 @@ static struct cut cut_rows(const struct swiglu_block *b, bool raw, unsigned rows
     return c;
 }
 
+/* Other threads where there is enough for them: waking them and waiting takes about a microsecond. */
+static const struct swiglu_runner *threads_for(const struct swiglu_block *b, size_t m, const struct swiglu_runner *runner) {
+    const double us_alone = 7, weights = (double)b->first.data_bytes + (double)b->down.data_bytes;
+    const double flops = 2 * (double)m * (double)b->d_ff * ((double)b->d_in * (b->gated ? 2 : 1) + (double)b->d_out);
+    return weights / 15e3 < us_alone && flops / 100e3 < us_alone ? NULL : runner; /* rates as in swiglu_pass_panels */
+}
+
 static void run_phases(struct job job, size_t m, void *workspace, const struct swiglu_runner *runner) {
+    runner = threads_for(job.block, m, runner);
     const unsigned n_threads = swiglu_runner_threads(runner);
     const bool raw = job.train;
     job.n_blocks = swiglu_ceil_div(m, SWIGLU_ROW_BLOCK);
