@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the table of families in README.md from the lists in the code: src/io/family.def (GGUF) and src/io/hf_family.def
-(safetensors). With --check it only compares, and fails where README.md is not in step."""
+"""Writes the table of families in docs/files.md from the lists in the code: src/io/family.def (GGUF) and src/io/hf_family.def
+(safetensors). With --check it only compares, and fails where docs/files.md is not in step."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def table() -> str:
 
 
 def main() -> int:
-    readme = ROOT / "README.md"
-    text = readme.read_text()
+    page = ROOT / "docs/files.md"
+    text = page.read_text()
     before, rest = text.split(BEGIN)
     new = before + BEGIN + "\n" + table() + "\n" + END + rest.split(END)[1]
     if "--check" in sys.argv:
         if new != text:
-            print("README.md: the table of families is not in step; run tools/families.py")
+            print("docs/files.md: the table of families is not in step; run tools/families.py")
         return int(new != text)
-    readme.write_text(new)
+    page.write_text(new)
     return 0
 
 

@@ -165,6 +165,15 @@ def check_public(files):
                 complain(path, code.count("\n", 0, match.start()) + 1, f"{match.group(1)} is public: define it in src/api/")
 
 
+def check_index(files):
+    """docs/README.md leads to every page."""
+    index = (ROOT / "docs/README.md").read_text()
+    for path in files:
+        where = path.relative_to(ROOT / "docs") if path.is_relative_to(ROOT / "docs") else None
+        if where and path.suffix == ".md" and str(where) != "README.md" and f"]({where.as_posix()})" not in index:
+            complain(path, 1, "docs/README.md has no line for this page")
+
+
 def check_unique_names(files):
     """Within src, cli and include a file name means one file."""
     seen = {}
@@ -191,6 +200,7 @@ def main():
             check_c(path, text)
     check_unique_names(files)
     check_public(files)
+    check_index(files)
     check_lists(files)
     print("\n".join(problems) or f"{len(files)} files keep the house rules")
     sys.exit(bool(problems))
