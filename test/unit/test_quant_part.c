@@ -37,12 +37,16 @@ static void each_part(void (*fn)(const struct swiglu_dtype_row *, const struct s
 static int has_halves(const struct swiglu_quant_part *p) {
     return p->kind == SWIGLU_QUANT_HALVES || p->kind == SWIGLU_QUANT_HALVES_MIN;
 }
-static float scale_of(const struct swiglu_quant_part *p, int i) { return has_halves(p) ? p->a * (float)p->sc[i / 16] : p->a; }
+static float scale_of(const struct swiglu_quant_part *p, int i) {
+    const int half = i / 16;
+    return has_halves(p) ? p->a * (float)p->sc[half] : p->a;
+}
 static int has_minimum(const struct swiglu_quant_part *p) {
     return p->kind == SWIGLU_QUANT_MINIMUM || p->kind == SWIGLU_QUANT_HALVES_MIN;
 }
 static float minimum_of(const struct swiglu_quant_part *p, int i) {
-    return has_halves(p) ? -(p->am * (float)p->m[i / 16]) : p->b;
+    const int half = i / 16;
+    return has_halves(p) ? -(p->am * (float)p->m[half]) : p->b;
 }
 
 static int same_value(float a, float b) { return same_float(a, b) || (isnan(a) && isnan(b)); }
