@@ -15,6 +15,8 @@ tools/bootstrap.sh build # python3 with venv
 [ -x $venv/bin/python ] || python3 -m venv $venv
 pip() { $venv/bin/python -m pip "$@"; }
 
+pip install --quiet --disable-pip-version-check 'pip>=22.2' >&2 # the first that can report
+
 # What pip would install, without the files themselves: it tells the two builds apart by the CUDA packages.
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
