@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "machine.h"
+#include "job.h"
 
 enum { CLI_PAIRS = 11, CLI_MOST_PAIRS = 33, CLI_COLD_ROWS = 8 };
 #define CLI_STABLE 0.04 /* of its value: a share that is known so well is one */

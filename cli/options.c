@@ -169,8 +169,14 @@ size_t cli_parse_name(const char *option, const char *text, const char *const *n
 }
 
 int cli_parse_dtype(const char *text) {
-    static const int dtypes[] = {SWIGLU_F32, SWIGLU_BF16, SWIGLU_F16};
-    return dtypes[cli_parse_name("dtype", text, (const char *const[]){"f32", "bf16", "f16", NULL})];
+    enum { MOST = 15 };
+    const char *names[MOST + 1] = {0};
+    int dtypes[MOST];
+    size_t n = 0;
+    struct swiglu_dtype_info info = {.struct_size = sizeof info};
+    for (size_t i = 0; n < MOST && !swiglu_dtype_query(swiglu_dtype_at(i), &info); i++)
+        if (info.block_elems == 1) names[n] = info.name, dtypes[n++] = swiglu_dtype_at(i);
+    return dtypes[cli_parse_name("dtype", text, names)];
 }
 
 int cli_parse_compute(const char *text) {

@@ -5,6 +5,7 @@
 
 #include "cli.h"
 #include "grid.h"
+#include "job.h"
 #include "json.h"
 #include "judge.h"
 #include "checkpoint.h"

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "cli.h"
+#include "job.h"
 #include "json.h"
 #include "judge.h"
 #include "checkpoint.h"
