@@ -6,7 +6,7 @@
 #include "cell.h"
 #include "curve.h"
 
-enum { CLI_BENCH_DTYPES = 3 };
+enum { CLI_BENCH_DTYPES = 10 };
 enum cli_bench_format { CLI_BENCH_TEXT, CLI_BENCH_MARKDOWN, CLI_BENCH_JSON, CLI_BENCH_CSV };
 
 struct cli_bench {

@@ -28,6 +28,7 @@ static double train_target(const struct cli_cell *cell, const struct cli_figures
 static double target(const struct cli_cell *cell, const struct cli_figures *figures, unsigned n_threads) {
     int wide = cell->d >= 2048, narrow = cell->d <= 1152, f16 = cell->dtype == SWIGLU_F16;
     if (n_threads != 1 || cell->compute != SWIGLU_COMPUTE_AUTO || figures->isa == SWIGLU_ISA_GENERIC) return 0;
+    if (!f16 && cell->dtype != SWIGLU_F32 && cell->dtype != SWIGLU_BF16) return 0;
     if (cell->train) return train_target(cell, figures, wide, narrow);
     if (figures->isa == SWIGLU_ISA_AVX2) return cell->m != 512 ? 0 : cell->dtype == SWIGLU_F32 ? 0.93 : 0.90;
     if (figures->isa == SWIGLU_ISA_NEON) return 0;

@@ -36,12 +36,14 @@ static void open_blocks(struct copies *copies, const struct cli_machine *machine
     struct cli_noise_block own;
     struct swiglu_desc desc;
     cli_noise_block_init(&own, 1, cell->d, cell->f, cell->dtype, &cell->act, &desc);
+    cli_noise_block_keep(&own, &desc);
     cli_job_open(&copies->job, machine, &desc, cell->compute, cell->m, x, "bench");
     copies->n = cli_cell_copies(cell, (double)copies->job.info.packed_bytes);
     copies->blocks = cli_alloc(copies->n, sizeof *copies->blocks);
     copies->blocks[0] = copies->job.block;
     for (size_t i = 1; i < copies->n; i++)
         copies->blocks[i] = cli_block_create(machine, &desc, cell->compute, "bench");
+    cli_noise_block_free(&own);
     copies->bytes = (double)copies->job.info.packed_bytes * (double)copies->n;
     copies->cost = cli_job_cost(&copies->job);
 }
@@ -141,7 +143,9 @@ static struct cli_figures describe(const struct cli_machine *machine, const stru
     struct cli_noise_block own;
     struct swiglu_desc desc;
     struct swiglu_block_info info = {.struct_size = sizeof info};
-    cli_noise_block_init(&own, 1, 1, 1, raw, &cell->act, &desc);
+    struct swiglu_dtype_info type = {.struct_size = sizeof type};
+    cli_require(swiglu_dtype_query(raw, &type), NULL, "bench");
+    cli_noise_block_init(&own, 1, type.block_elems, type.block_elems, raw, &cell->act, &desc);
     struct swiglu_block *block = cli_block_create(machine, &desc, cell->compute, "bench");
     cli_require(swiglu_block_query(block, &info), NULL, "bench");
     swiglu_block_destroy(block);

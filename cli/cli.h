@@ -78,7 +78,7 @@ size_t cli_parse_counts(const char *option, const char *text, uint64_t min, uint
 void cli_parse_shape(const char *text, size_t *d, size_t *f); /* "d,f" */
 /* The place of text in names (ends with NULL). */
 size_t cli_parse_name(const char *option, const char *text, const char *const *names);
-int cli_parse_dtype(const char *text); /* of those whose blocks are single values */
+int cli_parse_dtype(const char *option, const char *text); /* of the library's list */
 int cli_parse_compute(const char *text);
 void cli_parse_activation(const char *text, struct swiglu_act *act);
 

@@ -27,10 +27,15 @@ struct cli_noise_matrix {
 
 struct cli_noise_block {
     struct cli_noise_matrix gate, up, down;
+    void *kept[3];
 };
 
 /* A gated block of widths d, f, d: separate layout, weights times 1 / sqrt(fan in), no bias. desc refers to *own. */
 void cli_noise_block_init(struct cli_noise_block *own, uint64_t seed, size_t d, size_t f, int dtype,
                           const struct swiglu_act *act, struct swiglu_desc *desc);
+
+/* Makes the weights, once, where many blocks are made of them: encoding takes longer than packing. */
+void cli_noise_block_keep(struct cli_noise_block *own, struct swiglu_desc *desc);
+void cli_noise_block_free(struct cli_noise_block *own);
 
 #endif

@@ -168,15 +168,10 @@ size_t cli_parse_name(const char *option, const char *text, const char *const *n
     cli_fail(CLI_USAGE, "--%s %s: one of %s is expected", option, *text ? text : "''", list);
 }
 
-int cli_parse_dtype(const char *text) {
-    enum { MOST = 15 };
-    const char *names[MOST + 1] = {0};
-    int dtypes[MOST];
-    size_t n = 0;
-    struct swiglu_dtype_info info = {.struct_size = sizeof info};
-    for (size_t i = 0; n < MOST && !swiglu_dtype_query(swiglu_dtype_at(i), &info); i++)
-        if (info.block_elems == 1) names[n] = info.name, dtypes[n++] = swiglu_dtype_at(i);
-    return dtypes[cli_parse_name("dtype", text, names)];
+int cli_parse_dtype(const char *option, const char *text) {
+    const char *names[64] = {0};
+    for (size_t i = 0; i < 63 && swiglu_dtype_at(i) >= 0; i++) names[i] = cli_dtype_name(swiglu_dtype_at(i));
+    return swiglu_dtype_at(cli_parse_name(option, text, names));
 }
 
 int cli_parse_compute(const char *text) {

@@ -22,7 +22,7 @@ static const struct cli_option options[] = {
                            "tinyllama, llama-3-8b or qwen3-30b-a3b (one expert)"},
     {'t', "tokens", "LIST", "rows at once, such as 1,8,512 (the default; training 512) or 1-32; from\n"
                          "five numbers on a curve is drawn"},
-    {'d', "dtype", "LIST", "weight types among f32, bf16, f16 (default all three)"},
+    {'d', "dtype", "LIST", "weight types, such as f32,bf16,f16 (the default) or q8_0"},
     {'n', "threads", "N", "threads (default 1)"},
     {'i', "isa", "LEVEL", "upper limit of the instruction set: a level that 'swiglu cpu' lists"},
     {'c', "compute", "KIND", "auto, f32 or bf16 (default auto)"},
@@ -51,10 +51,16 @@ static size_t parse_dtypes(const char *text, int *dtypes) {
         size_t length = strcspn(p, ",");
         snprintf(word, sizeof word, "%.*s", (int)(length < 15 ? length : 15), p);
         if (n == CLI_BENCH_DTYPES) cli_fail(CLI_USAGE, "--dtype %s: more than %d types", text, CLI_BENCH_DTYPES);
-        dtypes[n++] = cli_parse_dtype(word);
+        dtypes[n++] = cli_parse_dtype("dtype", word);
         p += length;
         if (!*p) return n;
     }
+}
+
+static void refuse_blocks(int dtype) {
+    struct swiglu_dtype_info info = {.struct_size = sizeof info};
+    cli_require(swiglu_dtype_query(dtype, &info), NULL, "bench");
+    if (info.block_elems > 1) cli_fail(CLI_USAGE, "bench: training is for weights of single values, not %s", info.name);
 }
 
 static int format_of(int key) {
@@ -85,6 +91,7 @@ static void parse_options(struct cli_bench *bench, const struct cli_verb *verb, 
     if (!bench->n_tokens)
         bench->n_tokens = cli_parse_counts("tokens", bench->cell.train ? "512" : "1,8,512", 1, 512, bench->tokens,
                                            CLI_CURVE_ROWS);
+    for (size_t i = 0; i < bench->n_dtypes && bench->cell.train; i++) refuse_blocks(bench->dtypes[i]);
     if (policy_given && !bench->cell.train) cli_fail(CLI_USAGE, "bench: --policy belongs to --mode train");
     if (activation) cli_parse_activation(activation, &bench->cell.act);
 }
@@ -110,8 +117,8 @@ static void print_curves(const struct cli_bench *bench, const double *shares) {
     struct cli_curve curves[CLI_BENCH_DTYPES];
     for (size_t d = 0; d < bench->n_dtypes; d++) {
         const int dtype = bench->dtypes[d];
-        curves[d] = (struct cli_curve){dtype == SWIGLU_F32 ? 'f' : dtype == SWIGLU_BF16 ? 'b' : 'h', cli_dtype_name(dtype),
-                                       shares + d * bench->n_tokens};
+        const char mark = dtype == SWIGLU_F32 ? 'f' : dtype == SWIGLU_BF16 ? 'b' : dtype == SWIGLU_F16 ? 'h' : (char)('0' + d);
+        curves[d] = (struct cli_curve){mark, cli_dtype_name(dtype), shares + d * bench->n_tokens};
     }
     putchar('\n');
     cli_curves_print(curves, bench->n_dtypes, bench->tokens, bench->n_tokens);

@@ -123,13 +123,6 @@ static int has_config(const char *path) {
     return access(config, F_OK) == 0;
 }
 
-/* What --type may be. */
-static int parse_type(const char *text) {
-    const char *names[64] = {0};
-    for (size_t i = 0; i < 63 && swiglu_dtype_at(i) >= 0; i++) names[i] = cli_dtype_name(swiglu_dtype_at(i));
-    return swiglu_dtype_at(cli_parse_name("type", text, names));
-}
-
 /* Other tools take the type as an operand, and call it Q4_K_M. */
 static void suggest_type(const char *operand) {
     for (size_t i = 0; swiglu_dtype_at(i) >= 0; i++) {
@@ -163,7 +156,7 @@ static int act_convert(const struct cli_verb *verb, int argc, char **argv) {
     struct swiglu_model_options model = {.struct_size = sizeof model};
     const char *value, *type = NULL, *layout = NULL;
     for (int key; (key = cli_option_next(verb, argc, argv, &value)) != -1;) switch (key) {
-        case 't': type = value, convert.dtype = parse_type(value); break;
+        case 't': type = value, convert.dtype = cli_parse_dtype("type", value); break;
         case 'l': layout = value, convert.repack = repacks[cli_parse_name("layout", value, layouts)]; break;
         case 'm': convert.split_max_bytes = parse_size("split-max-size", value); break;
         case 'a': model.activation = value; break;

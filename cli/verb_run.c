@@ -71,7 +71,7 @@ static const struct cli_option options[] = {
     {'f', "scan", NULL, "read every .safetensors file of a folder, not its index"},
     {'e', "experts", NULL, "also each expert of a mixture alone; nothing is routed"},
     {'w', "shape", "D,F", "without FILE: model and hidden width of a block of noise (default 576,1536)"},
-    {'d', "dtype", "TYPE", "without FILE: f32, bf16 or f16 weights (default f32)"},
+    {'d', "dtype", "TYPE", "without FILE: f32 (default), bf16, f16 or a block format that 'swiglu cpu' lists"},
     {0, NULL, NULL, NULL},
 };
 
@@ -92,7 +92,7 @@ static void parse_options(struct run *run, const struct cli_verb *verb, int argc
         case 'f': run->scan = 1; break;
         case 'e': run->experts = 1; break;
         case 'w': cli_parse_shape(value, &run->d, &run->f), run->own_given = 1; break;
-        case 'd': run->dtype = cli_parse_dtype(value), run->own_given = 1; break;
+        case 'd': run->dtype = cli_parse_dtype("dtype", value), run->own_given = 1; break;
         }
     cli_operands_max(verb, argc, argv, 1);
     run->path = argv[optind];

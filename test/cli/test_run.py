@@ -45,6 +45,17 @@ def test_own_block_has_the_same_digest_everywhere(dtype, compute):
         assert digests(*args, "--threads", 2, isa=level) == first
 
 
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"])
+def test_noise_in_a_block_format_is_that_of_a_file(tmp_path, kind):
+    """The noise of the manual, encoded by the package gguf, has the digest of the tool's own block."""
+    stream = {"gate": 1, "up": 2, "down": 3}
+    model = tool.write_llama(tmp_path / "m.gguf", 64, 96, 1, gguf.GGMLQuantizationType[kind], norm=False,
+                             weights=lambda layer, name, rows, cols: scaled(stream[name], rows, cols))
+    args = ["--shape", "64,96", "--dtype", kind.lower(), "--tokens", 6]
+    assert digests(model, "--tokens", 6) == digests(*args)
+    assert objects("run", *args, "--check")[0]["check_passed"]
+
+
 def test_smollm2_digests(tmp_path):
     model = os.environ.get("SWIGLU_MODEL")
     if not model:
