@@ -44,7 +44,8 @@ static float error_of(const float *x, const struct part *p, struct fit f) {
 
 /* The k-th try makes the integers as if the range of values had some more or fewer steps than integers. */
 static void try_inverses(float range, float steps, float inverse[N_TRIES]) {
-    for (int k = 0; k < N_TRIES; k++) inverse[k] = (steps + 0.1f * (float)(k - N_TRIES / 2)) / range;
+    const int middle = N_TRIES / 2;
+    for (int k = 0; k < N_TRIES; k++) inverse[k] = (steps + 0.1f * (float)(k - middle)) / range;
 }
 
 /* Sums over the values of x q and q q and q, for all tries at once. */

@@ -173,8 +173,8 @@ int check_quant(const struct swiglu_kern *kern, int dtype) {
             swiglu_lane_pack(kern, t.form, file_of[l], t.k / t.type->block_elems, l, t.panel);
         if (!judge_lanes(&t) || !check_opened(&t, SWIGLU_ARITH_F32) || !check_opened(&t, SWIGLU_ARITH_BF16)) return 0;
         t.path = kern->path[t.form][SWIGLU_ARITH_INT8];
-        for (uint8_t i = 0; i < SWIGLU_N_MANY + SWIGLU_N_FEW; i++) {
-            const uint8_t few = i >= SWIGLU_N_MANY, n = few ? i - SWIGLU_N_MANY : i;
+        for (unsigned i = 0; i < SWIGLU_N_MANY + SWIGLU_N_FEW; i++) {
+            const uint8_t few = i >= SWIGLU_N_MANY, n = (uint8_t)(few ? i - SWIGLU_N_MANY : i);
             t.shape = (struct swiglu_shape){few ? kern->rows_few[n] : kern->rows_many[n], few, n};
             if (t.shape.mr && !check_shape(&t)) return 0;
         }

@@ -2,7 +2,9 @@
 /* What 'swiglu bench' says of its measured values, on values that are known. */
 #include "unit/support.h"
 
-#include "../../cli/quantile.c"
+#include <math.h>
+
+#include "../../cli/quantile.h"
 
 static void quantiles_are_values(void **state) {
     (void)state;

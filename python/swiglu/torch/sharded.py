@@ -90,7 +90,8 @@ def obstacle(children: Sequence[Any], layout: str) -> Optional[str]:
         return strange
     if [style.by_columns for style in styles] != [True] * (len(styles) - 1) + [False]:  # type: ignore[union-attr]
         return "its plan is not by columns of gate and up and by rows of down"
-    if any(s.mesh is not styles[0].mesh or s.layouts[:2] != styles[0].layouts[:2] for s in styles[:-1]):  # type: ignore[union-attr]
+    first = styles[0]
+    if any(s.mesh is not first.mesh or s.layouts[:2] != first.layouts[:2] for s in styles[:-1]):  # type: ignore[union-attr]
         return "its plan treats x differently for gate and up"
     if styles[-1].mesh is not styles[0].mesh:  # type: ignore[union-attr]
         return "gate, up and down are on different meshes"
