@@ -71,6 +71,16 @@ static enum swiglu_status config_value(struct config_parser *p, struct swiglu_co
     return SWIGLU_OK;
 }
 
+/* That of text_config counts, where it has one. MLX writes its own twice, the second time as a quantization_config without
+ * a method. */
+static enum swiglu_status config_quant(struct config_parser *p, bool mlx, bool inner) {
+    struct swiglu_quant_config read, *config = &p->config->quant;
+    TRY(swiglu_quant_config_read(&read, mlx, &p->json));
+    const bool empty = !config->present || !config->method[0], weaker = config->present && !read.method[0];
+    if (read.present && (empty || (inner && !weaker))) *config = read;
+    return SWIGLU_OK;
+}
+
 /* The members of an object, up to its end. Called once for the whole and once for text_config in it. */
 static enum swiglu_status config_object(struct config_parser *p, struct swiglu_config_value *values,
                                         struct config_keys *keys, bool *nested) {
@@ -94,8 +104,8 @@ static enum swiglu_status config_object(struct config_parser *p, struct swiglu_c
             if (*nested) return SWIGLU_OK;
             if (json->token != SWIGLU_JSON_NULL)
                 return swiglu_json_fail(json, json->offset, "text_config: an object is expected");
-        } else if (!strcmp(name, "quantization_config") && (!nested || !p->config->quant.present)) {
-            TRY(swiglu_quant_config_read(&p->config->quant, json));
+        } else if (!strcmp(name, "quantization_config") || !strcmp(name, "quantization")) {
+            TRY(config_quant(p, !strcmp(name, "quantization"), !nested));
         } else {
             TRY(swiglu_json_skip(json));
         }

@@ -101,11 +101,12 @@ static enum swiglu_status quant_beside(const struct quant_case *c, enum swiglu_m
     return quant_leave(c, "no tensor with %s beside it", piece_suffixes[piece]);
 }
 
-static enum swiglu_status quant_scales(const struct quant_case *c, uint64_t rows, uint64_t cols) {
-    const uint32_t type = c->rules->catalog->tensors[c->q->scale].type;
-    TRY(quant_shape(c, c->q->scale, rows, cols));
-    if (swiglu_dtype_is_float((int)type) || type == SWIGLU_ST_F8_E8M0) return SWIGLU_OK;
-    return quant_leave(c, "scales of type %s", swiglu_tensor_type_name(&c->rules->catalog->tensors[c->q->scale]));
+/* Scales, or what stands beside them in their type. */
+static enum swiglu_status quant_floats(const struct quant_case *c, long tensor, uint64_t rows, uint64_t cols) {
+    const struct swiglu_tensor *t = &c->rules->catalog->tensors[tensor];
+    TRY(quant_shape(c, tensor, rows, cols));
+    if (swiglu_dtype_is_float((int)t->type) || t->type == SWIGLU_ST_F8_E8M0) return SWIGLU_OK;
+    return quant_leave(c, "scales of type %s", swiglu_tensor_type_name(t));
 }
 
 /* Outputs and inputs that share a scale, by what the config says. false: it does not say it. */
@@ -153,7 +154,7 @@ static enum swiglu_status quant_scaled(const struct quant_case *c) {
         return quant_leave(c, "quantization_config does not say which values share a scale (strategy \"%.20s\")",
                            c->config->scheme.strategy);
     const uint64_t rows = swiglu_ceil_div((size_t)q->rows, (size_t)q->row_group);
-    TRY(quant_scales(c, rows, q->n_groups));
+    TRY(quant_floats(c, q->scale, rows, q->n_groups));
     q->zero = c->piece[SWIGLU_PIECE_ZERO];
     if (q->zero < 0)
         return type != SWIGLU_ST_I8 || c->config->scheme.symmetric
@@ -208,7 +209,7 @@ static enum swiglu_status quant_words(const struct quant_case *c) {
     q->kind = SWIGLU_SCALED_WORDS;
     if (!quant_grid(c) || q->row_group > 1)
         return quant_leave(c, "quantization_config: strategy \"%.20s\" is not read with words", s->strategy);
-    TRY(quant_scales(c, q->rows, q->n_groups));
+    TRY(quant_floats(c, q->scale, q->rows, q->n_groups));
     q->g_idx = c->piece[SWIGLU_PIECE_GROUPS];
     if (q->g_idx >= 0) {
         TRY(quant_type(c, q->g_idx, SWIGLU_ST_I32));
@@ -219,6 +220,31 @@ static enum swiglu_status quant_words(const struct quant_case *c) {
         return s->symmetric ? SWIGLU_OK : quant_leave(c, "no weight_zero_point beside it, though it is not symmetric");
     TRY(quant_type(c, q->zero, SWIGLU_ST_I32));
     return quant_shape(c, q->zero, swiglu_ceil_div((size_t)q->rows, WORD_BITS / q->bits), q->n_groups);
+}
+
+/* MLX: words of whole numbers along the inputs, whose rows they fill. */
+static enum swiglu_status quant_mlx(const struct quant_case *c) {
+    struct swiglu_scaled *q = c->q;
+    const struct swiglu_quant_number *size = &c->config->scheme.group_size;
+    const uint64_t *dims = c->numbers->dims;
+    if (c->config->format[0] && strcmp(c->config->format, "affine"))
+        return quant_leave(c, "quantization.mode \"%.24s\" is not read", c->config->format);
+    if (c->config->exceptions) return quant_leave(c, "quantization: modules with rules of their own are not read");
+    if (!quant_bits_of_words(c) || !size->known || !size->value)
+        return quant_leave(c, "words of %llu-bit values in groups of %llu are not read", (ull)c->config->scheme.bits.value,
+                           (ull)size->value);
+    TRY(quant_type(c, q->weight, SWIGLU_ST_U32));
+    TRY(quant_beside(c, SWIGLU_PIECE_SCALES, &q->scale));
+    TRY(quant_beside(c, SWIGLU_PIECE_BIASES, &q->zero));
+    if (c->layer->reason[0]) return SWIGLU_OK;
+    q->kind = SWIGLU_SCALED_MLX;
+    if (c->numbers->n_dims != 2 || !dims[0] || !dims[1] || SW_MUL(dims[1], (uint64_t)(WORD_BITS / q->bits), &q->cols))
+        return quant_bad(c, q->weight, "n_dims %u, dims %llu and %llu: no words of %u values", c->numbers->n_dims,
+                         (ull)dims[0], (ull)dims[1], WORD_BITS / q->bits);
+    q->rows = dims[0], q->row_group = 1, q->col_group = size->value;
+    q->n_groups = swiglu_ceil_div((size_t)q->cols, (size_t)q->col_group);
+    TRY(quant_floats(c, q->scale, q->rows, q->n_groups));
+    return quant_floats(c, q->zero, q->rows, q->n_groups);
 }
 
 /* GPTQ: words along the inputs. AWQ: along the outputs. */
@@ -250,7 +276,7 @@ static enum swiglu_status quant_by_input(const struct quant_case *c) {
     q->row_group = 1, q->col_group = size->known ? size->value : q->cols;
     q->n_groups = swiglu_ceil_div((size_t)q->cols, (size_t)q->col_group);
     q->zero_offset = gptq && strcmp(config->format, "gptq_v2");
-    TRY(quant_scales(c, q->n_groups, q->rows));
+    TRY(quant_floats(c, q->scale, q->n_groups, q->rows));
     TRY(quant_type(c, q->zero, SWIGLU_ST_I32));
     TRY(quant_shape(c, q->zero, q->n_groups, q->rows / per_word));
     if (gptq) q->g_idx = c->piece[SWIGLU_PIECE_G_IDX];
@@ -274,7 +300,8 @@ enum swiglu_status swiglu_hf_quant(const struct swiglu_layer_rules *rules, struc
     const bool plain = c.piece[SWIGLU_PIECE_WEIGHT] >= 0;
     if (plain && alone && swiglu_dtype_find((int)c.numbers->type)) return SWIGLU_OK;
     if (config->several) return quant_leave(&c, "config_groups that store modules in different ways are not read");
-    TRY(plain ? quant_scaled(&c) : c.piece[SWIGLU_PIECE_PACKED] >= 0 ? quant_words(&c) : quant_by_input(&c));
+    TRY(!strcmp(config->method, "mlx") ? quant_mlx(&c)
+        : plain ? quant_scaled(&c) : c.piece[SWIGLU_PIECE_PACKED] >= 0 ? quant_words(&c) : quant_by_input(&c));
     if (layer->reason[0] || !q->kind) return SWIGLU_OK;
     if (SW_MUL(q->rows, q->cols, &bytes) || SW_MUL(bytes, (uint64_t)sizeof(float), &bytes) || bytes > SWIGLU_LIMIT_BYTES)
         return quant_bad(&c, numbers, "%llu x %llu values as f32: limit %llu bytes", (ull)q->rows, (ull)q->cols,

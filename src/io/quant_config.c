@@ -130,6 +130,17 @@ static enum swiglu_status quant_version(struct swiglu_json *json, struct swiglu_
     return SWIGLU_OK;
 }
 
+/* A key that is no rule of the whole; an object is then one of a module where modules may have rules. */
+static enum swiglu_status quant_other(struct swiglu_json *json, bool of_modules, bool *exceptions) {
+    if (!of_modules) return swiglu_json_skip(json);
+    TRY(swiglu_json_next(json));
+    const unsigned depth = json->depth;
+    if (json->token != SWIGLU_JSON_OBJECT && json->token != SWIGLU_JSON_ARRAY) return SWIGLU_OK;
+    *exceptions |= json->token == SWIGLU_JSON_OBJECT;
+    while (json->depth >= depth) TRY(swiglu_json_next(json));
+    return SWIGLU_OK;
+}
+
 /* Whether the object that follows has any rule. */
 static enum swiglu_status quant_dynamic(struct swiglu_json *json, bool *any) {
     TRY(swiglu_json_next(json));
@@ -141,19 +152,27 @@ static enum swiglu_status quant_dynamic(struct swiglu_json *json, bool *any) {
     }
 }
 
-enum swiglu_status swiglu_quant_config_read(struct swiglu_quant_config *config, struct swiglu_json *json) {
+enum swiglu_status swiglu_quant_config_read(struct swiglu_quant_config *config, bool mlx, struct swiglu_json *json) {
+    const unsigned depth = json->depth;
     bool taken;
     *config = (struct swiglu_quant_config){.offset = json->offset, .scheme.symmetric = true};
     TRY(swiglu_json_next(json));
     if (json->token == SWIGLU_JSON_NULL) return SWIGLU_OK;
+    if (json->token != SWIGLU_JSON_OBJECT && mlx) { /* the word is used for other things as well */
+        while (json->depth > depth) TRY(swiglu_json_next(json));
+        return SWIGLU_OK;
+    }
     if (json->token != SWIGLU_JSON_OBJECT)
         return swiglu_json_fail(json, json->offset, "quantization_config: an object is expected");
     config->present = true;
+    if (mlx) strcpy(config->method, "mlx");
     for (;;) {
         TRY(swiglu_json_next(json));
         if (json->token == SWIGLU_JSON_OBJECT_END) return SWIGLU_OK;
         if (quant_key(json, "quant_method")) {
             TRY(quant_string(json, "quant_method", config->method, sizeof config->method));
+        } else if (mlx && quant_key(json, "mode")) {
+            TRY(quant_string(json, "mode", config->format, sizeof config->format));
         } else if (quant_key(json, "format")) {
             TRY(quant_string(json, "format", config->format, sizeof config->format));
         } else if (quant_key(json, "checkpoint_format")) {
@@ -166,7 +185,7 @@ enum swiglu_status swiglu_quant_config_read(struct swiglu_quant_config *config, 
             TRY(quant_dynamic(json, &config->exceptions));
         } else {
             TRY(quant_scheme_key(json, &config->scheme, &taken));
-            if (!taken) TRY(swiglu_json_skip(json));
+            if (!taken) TRY(quant_other(json, mlx, &config->exceptions));
         }
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quantization_config of a config.json: how the weights of quantised modules are stored. */
+/* quantization_config of a config.json, or quantization of MLX: how the weights of quantised modules are stored. */
 #ifndef SWIGLU_QUANT_CONFIG_H
 #define SWIGLU_QUANT_CONFIG_H
 
@@ -23,10 +23,11 @@ struct swiglu_quant_config {
     char method[32], format[32], version[16]; /* quant_method; format, or checkpoint_format; version of AWQ */
     struct swiglu_quant_scheme scheme;
     bool several;   /* groups of modules whose weights are stored in different ways */
-    bool exceptions; /* modules with rules of their own (GPTQ's dynamic) */
+    bool exceptions; /* modules with rules of their own (GPTQ's dynamic, objects in MLX's) */
 };
 
-/* The last token was the key: reads the value. E_FORMAT for what the format does not allow. */
-enum swiglu_status swiglu_quant_config_read(struct swiglu_quant_config *config, struct swiglu_json *json);
+/* The last token was the key: reads the value. mlx: it is MLX's `quantization`, whose method is "mlx" and whose mode is the
+ * format. E_FORMAT for what the format does not allow. */
+enum swiglu_status swiglu_quant_config_read(struct swiglu_quant_config *config, bool mlx, struct swiglu_json *json);
 
 #endif

@@ -82,7 +82,7 @@ static uint32_t scaled_bits(uint32_t word, unsigned place, unsigned bits) {
     return bits == WORD_BITS ? word : word >> (place * bits) & ((1u << bits) - 1);
 }
 
-static enum swiglu_status scaled_row_scaled(struct scaled_row *r, uint64_t row, uint64_t first, size_t n, float *dst) {
+static enum swiglu_status scaled_row_grid(struct scaled_row *r, uint64_t row, uint64_t first, size_t n, float *dst) {
     const struct swiglu_scaled *q = r->q;
     const uint32_t type = scaled_tensor(r, q->weight)->type;
     const uint64_t g = first / q->col_group, n_g = (first + n - 1) / q->col_group - g + 1;
@@ -119,12 +119,15 @@ static enum swiglu_status scaled_group(const struct scaled_row *r, uint64_t k, u
 static enum swiglu_status scaled_row_words(struct scaled_row *r, uint64_t row, uint64_t first, size_t n, float *dst) {
     const struct swiglu_scaled *q = r->q;
     const unsigned per_word = WORD_BITS / q->bits;
-    const float middle = (float)(1u << (q->bits - 1));
+    const bool mlx = q->kind == SWIGLU_SCALED_MLX;
+    const float middle = mlx ? 0 : (float)(1u << (q->bits - 1));
     const uint64_t word = first / per_word, n_words = (first + n - 1) / per_word - word + 1,
                    row_words = swiglu_ceil_div((size_t)q->cols, per_word);
     TRY(scaled_read_part(r, q->weight, 4 * (row * row_words + word), r->raw, (size_t)(4 * n_words)));
     TRY(scaled_floats(r, q->scale, row / q->row_group, q->n_groups, 0, (size_t)q->n_groups, r->scale));
-    if (q->zero >= 0) { /* packed along the outputs */
+    if (mlx) {
+        TRY(scaled_floats(r, q->zero, row, q->n_groups, 0, (size_t)q->n_groups, r->zero));
+    } else if (q->zero >= 0) { /* packed along the outputs */
         TRY(scaled_read_part(r, q->zero, 4 * (row / per_word * q->n_groups), r->packed, (size_t)(4 * q->n_groups)));
         for (uint64_t g = 0; g < q->n_groups; g++)
             r->zero[g] = (float)scaled_bits(scaled_word(r->packed, g), (unsigned)(row % per_word), q->bits) - middle;
@@ -134,7 +137,12 @@ static enum swiglu_status scaled_row_words(struct scaled_row *r, uint64_t row, u
         uint64_t g;
         TRY(scaled_group(r, k, &g));
         const float v = (float)scaled_bits(scaled_word(r->raw, k / per_word - word), (unsigned)(k % per_word), q->bits) - middle;
-        dst[i] = (q->zero >= 0 ? v - r->zero[g] : v) * r->scale[g];
+        if (mlx) {
+            dst[i] = v * r->scale[g];
+            dst[i] += r->zero[g];
+        } else {
+            dst[i] = (q->zero >= 0 ? v - r->zero[g] : v) * r->scale[g];
+        }
     }
     return SWIGLU_OK;
 }
@@ -197,8 +205,8 @@ static enum swiglu_status scaled_rows(struct scaled_row *r, uint64_t at, size_t 
         const uint64_t row = at / cols, first = at % cols;
         const size_t now = cols - first < n ? (size_t)(cols - first) : n;
         TRY(in_out                              ? scaled_row_by_input(r, row, first, now, dst)
-            : q->kind == SWIGLU_SCALED_WORDS ? scaled_row_words(r, row, first, now, dst)
-                                            : scaled_row_scaled(r, row, first, now, dst));
+            : q->kind == SWIGLU_SCALED_GRID ? scaled_row_grid(r, row, first, now, dst)
+                                            : scaled_row_words(r, row, first, now, dst));
         at += now, dst += now, n -= now;
     }
     return SWIGLU_OK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A weight that is stored as several tensors: numbers of few bits, scales, zeros. Its values are
- *     (q - zero) * scale
- * in f32, the product rounded once. The tensors' shapes were checked when it was described (hf_quant.c), so that a place in
+ *     (q - zero) * scale, or of MLX q * scale + bias
+ * in f32, each operation rounded once. The tensors' shapes were checked when it was described (hf_quant.c), so that a place in
  * them is never outside.
  */
 #ifndef SWIGLU_SCALED_H
@@ -14,6 +14,7 @@ enum swiglu_scaled_form {
     SWIGLU_SCALED_NONE,   /* the tensor is the weight */
     SWIGLU_SCALED_GRID, /* [out, in] of 8-bit values, a grid of scales, and of zeros of its shape */
     SWIGLU_SCALED_WORDS,  /* [out, words] of 32 bits, the low bits first (compressed-tensors) */
+    SWIGLU_SCALED_MLX,    /* the same of whole numbers, with biases in place of zeros */
     SWIGLU_SCALED_GPTQ,   /* [words, out], the words along the inputs */
     SWIGLU_SCALED_AWQ     /* [in, words], eight outputs a word in AWQ's order */
 };
@@ -24,7 +25,7 @@ struct swiglu_scaled {
     uint64_t rows, cols;            /* outputs, inputs */
     uint64_t row_group, col_group;  /* outputs and inputs that share a scale */
     uint64_t n_groups;              /* of inputs */
-    long weight, scale, zero, g_idx; /* tensors; zero, g_idx: -1 = none */
+    long weight, scale, zero, g_idx; /* tensors; zero (of MLX: biases), g_idx: -1 = none */
     unsigned zero_offset;           /* GPTQ 1 stores zeros minus 1 */
 };
 

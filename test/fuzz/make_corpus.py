@@ -78,7 +78,7 @@ def set_of_a_block():
 
 def with_config(config, tensors):
     """A config and the file beside it in one input."""
-    text = json.dumps({"model_type": "llama", "quantization_config": config}).encode()
+    text = json.dumps({"model_type": "llama"} | quantised.config_of(config)).encode()
     return struct.pack("<I", len(text)) + text + quantised.file_of(tensors)
 
 

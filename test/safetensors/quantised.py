@@ -120,6 +120,14 @@ def awq(rng, rows, cols, group=32):
     return tensors, ((q - z[of]).astype(np.float32) * s[of]).T
 
 
+def mlx(rng, rows, cols, bits=4, group=32, dtype=F16):
+    v, n = rng.integers(0, 2**bits, (rows, cols)), -(-cols // group)
+    s, b = stored(scales(rng, (rows, n)), dtype), stored(-8 * scales(rng, (rows, n)), dtype)
+    of = np.arange(cols) // group
+    tensors = {".weight": ("U32", *integers(words(v, bits, 1))[1:]), ".scales": floats(s, dtype), ".biases": floats(b, dtype)}
+    return tensors, v.astype(np.float32) * s[:, of] + b[:, of]
+
+
 def file_of(tensors):
     header, at = {}, 0
     for name, (dtype, shape, data) in tensors.items():
@@ -145,9 +153,16 @@ def compressed(form, bits, strategy, kind="int", symmetric=True, group=None, blo
             "kv_cache_scheme": None, "quantization_status": "compressed", "sparsity_config": {}}
 
 
-def write_config(folder, quantization, model_type="llama", **values):
+def config_of(quantization):
+    """As it stands in config.json; {"mlx": ...} is MLX's, which is there twice."""
+    if isinstance(quantization, dict) and "mlx" in quantization:
+        return {"quantization": quantization["mlx"], "quantization_config": quantization["mlx"]}
+    return {"quantization_config": quantization}
+
+
+def write_config(folder, how, model_type="llama", **values):
     folder.joinpath("config.json").write_text(json.dumps(
-        {"model_type": model_type, "hidden_act": "silu", "quantization_config": quantization} | values))
+        {"model_type": model_type, "hidden_act": "silu"} | config_of(how) | values))
 
 
 PROJ = {"gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj"}
@@ -155,6 +170,8 @@ STEM = "model.layers.0."
 FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic"}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": True}
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm"}
+
+MLX = {"group_size": 32, "bits": 4}
 
 # id: maker, its options, the config
 FORMATS = {
@@ -184,6 +201,9 @@ FORMATS = {
     "gptq-v2": (gptq, {"version": 2}, GPTQ | {"checkpoint_format": "gptq_v2"}),
     "gptq-one-group": (gptq, {"group": None}, GPTQ | {"group_size": -1}),
     "awq": (awq, {}, AWQ),
+    "mlx": (mlx, {}, {"mlx": MLX}),
+    "mlx-8": (mlx, {"bits": 8, "group": 16, "dtype": "BF16"}, {"mlx": MLX | {"bits": 8, "group_size": 16}}),
+    "mlx-mode": (mlx, {"bits": 2}, {"mlx": MLX | {"bits": 2, "mode": "affine", "model.layers.7.mlp.up_proj": False}}),
 }
 
 

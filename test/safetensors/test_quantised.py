@@ -10,7 +10,7 @@ import pytest
 import capi
 import quantised as q
 from checkpoint import forward, left_out, refused, x_for
-from quantised import AWQ, FORMATS, FP8, GPTQ, PROJ, STEM
+from quantised import AWQ, FORMATS, FP8, GPTQ, MLX, PROJ, STEM
 
 D, FF = 64, 96
 
@@ -43,7 +43,7 @@ def test_the_bits_of_the_decoded_block(tmp_path, which):
         np.testing.assert_array_equal(forward(model, 0, x_for(0)), plain(tmp_path / "plain", weights))
 
 
-@pytest.mark.parametrize("which", ["fp8-128", "ct-int4-group", "gptq", "awq", "ct-int8"])
+@pytest.mark.parametrize("which", ["fp8-128", "ct-int4-group", "gptq", "awq", "ct-int8", "mlx"])
 def test_widths_off_the_blocks(tmp_path, which):
     d, ff = (200, 136) if which == "fp8-128" else (72, 200)
     tensors, weights, config = make(which, d=d, ff=ff)
@@ -134,6 +134,10 @@ LEFT_OUT = {
     "asymmetric": ("ct-int4", q.compressed("pack-quantized", 4, "channel", symmetric=False), "no weight_zero_point"),
     "asymmetric-8": ("ct-int8", q.compressed("int-quantized", 8, "channel", symmetric=False), "no weight_zero_point"),
     "group-0": ("gptq", GPTQ | {"group_size": 0}, "group_size 0"),
+    "mlx-mode": ("mlx", {"mlx": MLX | {"mode": "mxfp4"}}, 'mode "mxfp4"'),
+    "mlx-6": ("mlx", {"mlx": MLX | {"bits": 6}}, "words of 6-bit values"),
+    "mlx-module": ("mlx", {"mlx": MLX | {"model.layers.0.mlp.up_proj": {"bits": 8, "group_size": 32}}}, "rules of their own"),
+    "mlx-group": ("mlx", {"mlx": {"bits": 4}}, "are not read"),
     "int8-of-fp8": ("ct-int8", FP8, "type I8 with scales is not read"),
 }
 
@@ -158,9 +162,11 @@ def test_several_groups(tmp_path):
         assert model.block(0).usable
 
 
-@pytest.mark.parametrize("which, suffix", [("fp8-128", ".weight_scale_inv"), ("ct-int4", ".weight_scale"),
-                                           ("ct-int4", ".weight_shape"), ("gptq", ".qzeros"), ("gptq", ".scales"),
-                                           ("awq", ".scales"), ("awq", ".qzeros"), ("ct-int8", ".weight_scale")])
+PARTS = {"fp8-128": [".weight_scale_inv"], "ct-int4": [".weight_scale", ".weight_shape"], "ct-int8": [".weight_scale"],
+         "gptq": [".qzeros", ".scales"], "awq": [".qzeros", ".scales"], "mlx": [".biases", ".scales"]}
+
+
+@pytest.mark.parametrize("which, suffix", [(which, suffix) for which, parts in PARTS.items() for suffix in parts])
 def test_without_a_part(tmp_path, which, suffix):
     tensors, _, config = make(which)
     del tensors[f"{STEM}mlp.up_proj{suffix}"]
@@ -208,6 +214,10 @@ HOSTILE = [
     ("awq", reshaped(".qzeros", (1, 24)), ["up_proj.qzeros", "must be 2 x 12"]),
     ("awq", reshaped(".scales", (192,)), ["up_proj.scales", "must be 2 x 96"]),
     ("awq", reshaped(".qweight", (32, 24)), ["up_proj.scales", "must be 1 x 192"]),
+    ("mlx", reshaped(".weight", dtype="I32"), ["up_proj.weight: type I32: must be U32"]),
+    ("mlx", reshaped(".scales", (2, 96)), ["up_proj.scales", "dims 2 and 96: must be 96 x 2"]),
+    ("mlx", reshaped(".biases", (192,)), ["up_proj.biases", "must be 96 x 2"]),
+    ("mlx", reshaped(".weight", (768,)), ["up_proj.weight: n_dims 1"]),
     ("gptq-8", reshaped(".qweight", (16, 95), data=bytes(16 * 95 * 4)), ["up_proj.qweight", "no words of 4 values"]),
 ]
 
@@ -262,6 +272,26 @@ def test_config_that_is_none(tmp_path, config, words):
     q.write_config(tmp_path, config)
     failure = refused(tmp_path, "config.json: ", words)
     assert failure.offset != capi.NO_OFFSET
+
+
+@pytest.mark.parametrize("value", ["fp8", 4, None, [[1], {"a": [2]}], []])
+def test_the_word_quantization_for_another_thing(tmp_path, value):
+    tensors, weights, config = make("gptq")
+    q.write(tmp_path / "model.safetensors", tensors)
+    q.write_config(tmp_path, config, quantization=value, hidden_size=D)
+    with capi.opened(tmp_path) as model:
+        assert model.block(0).usable
+    q.write_config(tmp_path, config, quantization=value, hidden_size=D + 1)
+    refused(tmp_path, "hidden_size 65")
+
+
+def test_text_config_has_its_own(tmp_path):
+    tensors, _, config = make("gptq")
+    q.write(tmp_path / "model.safetensors", tensors)
+    for outer, inner in ((AWQ, config), (config, None), (None, config)):
+        q.write_config(tmp_path, outer, text_config={"model_type": "llama", "quantization_config": inner})
+        with capi.opened(tmp_path) as model:
+            assert model.block(0).usable, model.block(0).reason
 
 
 def test_nan_and_infinite_scales_stay_what_they_are(tmp_path):
