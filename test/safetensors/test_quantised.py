@@ -72,6 +72,18 @@ def test_experts(tmp_path, which):
             np.testing.assert_array_equal(forward(model, i, x_for(0)), plain(tmp_path / f"plain{i}", w))
 
 
+def test_C041_zeros_of_both_versions(tmp_path):
+    """The same bytes mean weights that are one scale lower where the config says that zeros are stored minus 1."""
+    tensors, weights, config = make("gptq")
+    q.write(tmp_path / "model.safetensors", tensors)
+    scale = {r: np.frombuffer(tensors[f"{STEM}{PROJ[r]}.scales"][2], np.float16).astype(np.float32) for r in PROJ}
+    lower = {r: w + np.repeat(scale[r].reshape(-1, w.shape[0]), 32, 0)[:w.shape[1]].T for r, w in weights.items()}
+    for version, expected in (("gptq", weights), ("gptq_v2", lower)):
+        q.write_config(tmp_path, config | {"checkpoint_format": version})
+        with capi.opened(tmp_path) as model:
+            np.testing.assert_array_equal(forward(model, 0, x_for(0)), plain(tmp_path / version, expected))
+
+
 def test_packed_gate_and_up(tmp_path):
     """Phi-3's gate_up_proj with scales per row."""
     rng = np.random.default_rng(4)
