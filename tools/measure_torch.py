@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The block from PyTorch against PyTorch itself, interleaved in one process, and what a call costs besides the library.
 
-measure_torch.py [--cells train,infer,overhead] [--shape 2048,5632] [--threads N] [--pairs 11] [--processes 3] [--json]
+measure_torch.py [--cells train,infer,overhead,lora] [--shape 2048,5632] [--threads N] [--pairs 11] [--processes 3] [--json]
 
 A ratio is eager's time over ours: above 1 means faster. Each pair runs eager, ours, ours, eager; the median of the pairs
 counts, with the range from 10 to 90 %. Of several processes the one in the middle counts. Inference with few rows rotates
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
 import json
 import os
 import statistics
@@ -102,35 +103,67 @@ def saved_bytes(module: nn.Module, x: torch.Tensor) -> int:
     return sum(kept.values())
 
 
-def train(d: int, f: int, pairs: int, m: int = 512) -> list[dict[str, Any]]:
+def train_cells(
+    eager: nn.Module, ours: nn.Module, what: str, d: int, dtype: torch.dtype, pairs: int, m: int = 512
+) -> list[dict[str, Any]]:
+    """Both policies of a block that is patched here."""
     import swiglu
 
+    x, dy = torch.randn(m, d, dtype=dtype, requires_grad=True), torch.randn(m, d, dtype=dtype)
+
+    def step_of(module: nn.Module) -> Callable[[], object]:
+        def step() -> None:
+            module.zero_grad()
+            x.grad = None
+            module(x).backward(dy)
+
+        return step
+
+    cells = []
+    for policy in ("keep", "recompute"):
+        report = swiglu.patch(nn.ModuleList([ours]), policy=policy)
+        cells.append(
+            {
+                "cell": f"{what} m={m} {policy} {str(dtype)[6:]}",
+                **interleaved(step_of(eager), step_of(ours), pairs),
+                "eager_saved": saved_bytes(eager, x),
+                "ours_saved": saved_bytes(ours, x),
+            }
+        )
+        assert len(report.replaced) == 1 and not report.fallbacks, report
+    return cells
+
+
+def train(d: int, f: int, pairs: int) -> list[dict[str, Any]]:
     cells = []
     for dtype in (torch.float32, torch.bfloat16):
         eager, ours = Eager(d, f, dtype), Eager(d, f, dtype)
         for name, child in eager.named_children():
             setattr(ours, name, child)  # the same weights
-        x = torch.randn(m, d, dtype=dtype, requires_grad=True)
-        dy = torch.randn(m, d, dtype=dtype)
+        cells += train_cells(eager, ours, "train", d, dtype, pairs)
+    return cells
 
-        def step_of(module: nn.Module, x: torch.Tensor = x, dy: torch.Tensor = dy) -> Callable[[], object]:
-            def step() -> None:
-                module.zero_grad()
-                x.grad = None
-                module(x).backward(dy)
 
-            return step
+def lora(d: int, f: int, pairs: int) -> list[dict[str, Any]]:
+    """Adapters of rank 16 on all three. Inference: the time of the block without them over that of the block with them."""
+    import peft
+    import swiglu
 
-        for policy in ("keep", "recompute"):
-            swiglu.patch(nn.ModuleList([ours]), policy=policy)
-            cells.append(
-                {
-                    "cell": f"train m={m} {policy} {str(dtype)[6:]}",
-                    **interleaved(step_of(eager), step_of(ours), pairs),
-                    "eager_saved": saved_bytes(eager, x),
-                    "ours_saved": saved_bytes(ours, x),
-                }
-            )
+    cells = []
+    for dtype in (torch.float32, torch.bfloat16):
+        targets = ["gate_proj", "up_proj", "down_proj"]
+        config = peft.LoraConfig(r=16, lora_alpha=32, target_modules=targets, init_lora_weights=False)
+        eager, ours = (peft.get_peft_model(nn.ModuleDict({"mlp": Eager(d, f, dtype)}), config) for _ in range(2))
+        adapted, mine = (module.base_model.model["mlp"] for module in (eager, ours))
+        cells += train_cells(adapted, mine, "lora", d, dtype, pairs)
+        without = Eager(d, f, dtype)
+        swiglu.patch(nn.ModuleList([without]))
+        without.eval(), ours.eval()
+        for m in (1, 16, 512):
+            x = torch.randn(m, d, dtype=dtype)
+            with torch.no_grad():
+                cell = interleaved(functools.partial(without, x), functools.partial(mine, x), pairs)
+            cells.append({"cell": f"lora infer m={m} {str(dtype)[6:]}, without/with", **cell})
     return cells
 
 
@@ -237,7 +270,7 @@ def overhead() -> list[dict[str, Any]]:
 def show(cell: dict[str, Any]) -> str:
     if "us" in cell:
         return f"{cell['cell']:52} {cell['us']:7.1f} us"
-    text = f"{cell['cell']:30} {cell['ratio']:6.3f}x  [{cell['p10']:.3f} {cell['p90']:.3f}]"
+    text = f"{cell['cell']:36} {cell['ratio']:6.3f}x  [{cell['p10']:.3f} {cell['p90']:.3f}]"
     text += f"  eager {cell['eager_ms']:9.3f} ms  ours {cell['ours_ms']:9.3f} ms"
     if "ours_saved" in cell:
         text += f"  saved {cell['eager_saved'] / 2**20:.1f} -> {cell['ours_saved'] / 2**20:.1f} MiB"
@@ -265,6 +298,7 @@ def main() -> None:
         torch.manual_seed(0)
         d, f = map(int, args.shape.split(","))
         parts = {"train": lambda: train(d, f, args.pairs), "infer": lambda: infer(d, f, args.pairs), "overhead": overhead}
+        parts["lora"] = lambda: lora(d, f, args.pairs)
         cells = [cell for name in args.cells.split(",") for cell in parts[name]()]
     for cell in cells:
         print(json.dumps(cell) if args.json else show(cell), flush=True)

@@ -82,11 +82,14 @@ Tensors = Sequence[Optional[Tensor]]  # x, the six parts, and a and b of each fa
 
 
 def _stack(factors: Sequence[_Factor], n: int, width: int, tensors: Tensors) -> Optional[Tensor]:
-    """The a of these factors above each other, as n rows."""
+    """The a of these factors above each other, as n rows. Beside bf16 values they are rounded to bf16, as every matrix is
+    where it enters such a product."""
     if not n:
         return None
     mine = [(factor.span, tensors[factor.a]) for factor in factors]
     dtype = functools.reduce(torch.promote_types, (a.dtype for _, a in mine))  # type: ignore[union-attr]
+    if tensors[0].dtype is torch.bfloat16:  # type: ignore[union-attr]
+        dtype = torch.bfloat16
     stack = torch.zeros((n, width), dtype=dtype)
     for span, a in mine:
         stack[span] = a  # type: ignore[assignment]
@@ -155,8 +158,10 @@ def _low(config: _Config, rows: Tensor, stack: Optional[Tensor], masks: Sequence
 
 def _finish(config: _Config, x: Tensor, wide: Tensor, beside: Optional[Tensor]) -> Tensor:
     """y of what the block computed, whose first columns are h A^T."""
-    if beside is not None:
+    if beside is not None and wide.dtype is x.dtype:
         wide = torch.addmm(wide[:, config.n_out :], wide[:, : config.n_out], beside.t())
+    elif beside is not None:  # a copy follows
+        wide = wide[:, config.n_out :].addmm_(wide[:, : config.n_out], beside.t())
     return wide.to(x.dtype).view(*x.shape[:-1], wide.shape[1])
 
 

@@ -26,6 +26,7 @@ from .plan import DTYPES, NAMES, Parts, Plan, address, check_shapes
 LINE_BYTES = 64
 Config = tuple[str, str, str, Hashable]  # activation, layout, compute, and of what is beside the weights
 LINES = 16  # sampled per weight, 2 of them at its ends
+LINES_BESIDE = 4  # of what is beside the weights, which is small and written whole
 
 
 def _state(parts: Sequence[Optional[Tensor]]) -> list[Any]:
@@ -38,13 +39,13 @@ def _state(parts: Sequence[Optional[Tensor]]) -> list[Any]:
     return state
 
 
-def _sample_lines(part: Tensor) -> list[Any]:
+def _sample_lines(part: Tensor, n: int = LINES) -> list[Any]:
     """Views of cache lines spread evenly over the memory of a part, of all of it where it is small."""
     span = part.element_size() * (1 + sum((n - 1) * s for n, s in zip(part.shape, part.stride()))) if part.numel() else 0
-    if span <= LINES * LINE_BYTES:
+    if span <= n * LINE_BYTES:
         return [(ctypes.c_char * span).from_address(part.data_ptr())] if span else []
-    step = (span - LINE_BYTES) // (LINES - 1)
-    return [(ctypes.c_char * LINE_BYTES).from_address(part.data_ptr() + i * step) for i in range(LINES)]
+    step = (span - LINE_BYTES) // (n - 1)
+    return [(ctypes.c_char * LINE_BYTES).from_address(part.data_ptr() + i * step) for i in range(n)]
 
 
 def memory_of(tensor: Tensor) -> int:
@@ -80,7 +81,8 @@ class PackedBlock:
         held = plan.point(parts)
         self._state = _state(made_of)
         present = [part for part in made_of if part is not None]
-        self._lines = [line for part in present for line in _sample_lines(part)]
+        counts = [LINES] * len(NAMES) + [LINES_BESIDE] * (len(made_of) - len(NAMES))
+        self._lines = [line for part, n in zip(made_of, counts) if part is not None for line in _sample_lines(part, n)]
         self._samples = [line.raw for line in self._lines]
         self.handle = Handle(plan.desc, plan.options)
         del held, parts
