@@ -131,14 +131,15 @@ class _Walk:
                 return self._replace(module, name, prove(module))
             except NotProven as error:
                 reason = str(error)
-        before = len(self.entries)
+        before, named = len(self.entries), False
         for key, child in module._modules.items():
             if child is not None:
                 self.visit(child, f"{name}.{key}" if name else key)
         if not generated and _may_hold_one(module):
             inside = self._visit_inside(module, name)
             reason = reason or inside
-        if len(self.entries) == before and (_looks_like_one(name, module) or _holds_activation(module)):
+            named = inside is not None and inside.startswith("it computes")
+        if len(self.entries) == before and (named or _looks_like_one(name, module) or _holds_activation(module)):
             if _holds_experts(module, name):
                 reason = "it is a mixture of experts, which swiglu does not route"
             self.entries.append(Entry(name, cls.__name__, reason or "its own forward was not found to be that of a block"))

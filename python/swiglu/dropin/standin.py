@@ -293,7 +293,7 @@ def follow(module: nn.Module, training: bool, dtype: torch.dtype, whole: bool = 
     if isinstance(module, (nn.ModuleList, nn.ModuleDict)):
         raise NotProven("it has no forward")
     x = Expression(tape, "x", lead=SAME, width="x")
-    args = [x] if whole else _arguments(cls, tape, x)
+    args = _arguments(cls, tape, x)
     try:
         with warnings.catch_warnings(), torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
             warnings.simplefilter("ignore")
@@ -307,10 +307,11 @@ def follow(module: nn.Module, training: bool, dtype: torch.dtype, whole: bool = 
 
 def _arguments(cls: Any, tape: Tape, x: Expression) -> list[Any]:
     """x, and unknown values for what else has no default."""
-    parameters = list(inspect.signature(cls.forward).parameters.values())[2:]
-    given = [x]
-    for parameter in parameters:
+    needed = []
+    for parameter in list(inspect.signature(cls.forward).parameters.values())[2:]:
         if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD or parameter.default is not parameter.empty:
             break
-        given.append(Expression(tape, "input", parameter.name))
-    return given
+        needed.append(parameter.name)
+    if needed and tape.whole:
+        raise NotProven(f"its forward takes {', '.join(needed)} besides x")
+    return [x, *(Expression(tape, "input", name) for name in needed)]

@@ -314,6 +314,8 @@ def input_obstacle(x: Any, weight: Any, freed: bool = False) -> Optional[str]:
     """The same by one weight of the block."""
     if type(x) not in TENSORS:
         return f"x is a {type(x).__name__}"
+    if torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export():
+        return "inside torch.onnx.export, which knows no operator of swiglu"
     if not (x.is_cpu or (x.is_meta and weight.is_meta)):
         return f"x is on {x.device}"
     if not (weight.is_cpu or freed or x.is_meta):
