@@ -173,6 +173,45 @@ def test_transposed_in_place(x):
     assert torch.equal(evaluate(module, x), fresh_result(module, x)) and not torch.equal(evaluate(module, x), y)
 
 
+def test_eval_mode_with_gradients_packs_weights_that_stay(module, x):
+    """The second call does, and its bits and gradients are those of the first."""
+
+    def gradients():
+        leaf = x.clone().requires_grad_()
+        y = module(leaf)
+        return y, torch.autograd.grad(y.sum(), leaf)[0]
+
+    first = module(x)
+    assert not copies(module)
+    assert torch.equal(module(x), first) and len(copies(module)) == 1
+    y, dx = gradients()
+    assert torch.equal(y, first) and torch.equal(dx, gradients()[1]) and not copies(module)
+    module.train()
+    assert torch.equal(gradients()[1], dx) and not copies(module)
+
+
+def test_training_in_eval_mode_packs_nothing(module, x):
+    optimiser = torch.optim.AdamW(module.parameters(), lr=0.1, fused=True)
+    twin = copy.deepcopy(module).train()
+    other = torch.optim.AdamW(twin.parameters(), lr=0.1, fused=True)
+    for step in range(4):
+        for each, steps in ((module, optimiser), (twin, other)):
+            for _ in range(2):  # micro-batches
+                each(x).float().square().sum().backward()
+                assert not copies(each)
+            steps.step()
+            steps.zero_grad()
+        assert all(torch.equal(p, q) for p, q in zip(module.parameters(), twin.parameters())), step
+        with torch.no_grad():
+            assert torch.equal(module(x), twin(x))  # a validation, which packs
+
+
+def test_frozen_weights_are_packed_with_gradients_on(module, x):
+    module.requires_grad_(False)
+    y = module(x)
+    assert len(copies(module)) == 1 and torch.equal(y, fresh_result(module, x))
+
+
 EDITS = {"an element": lambda w: w[3, 5].fill_(100.0), "a row": lambda w: w[7].mul_(3), "all": lambda w: w.mul_(2)}
 
 
@@ -229,8 +268,9 @@ def test_what_escapes_and_repack(module, x):
 
 
 def test_dropped_on(module, x):
-    for drop in (lambda: module.train(), lambda: nn.Sequential(module).train(), lambda: repack(module), lambda: module(x),
-                 lambda: module.float().to(x.dtype), lambda: module.load_state_dict(module.state_dict())):
+    for drop in (lambda: module.train(), lambda: nn.Sequential(module).train(), lambda: repack(module),
+                 lambda: module(x).sum().backward(), lambda: module.float().to(x.dtype),
+                 lambda: module.load_state_dict(module.state_dict())):
         module.eval()
         evaluate(module, x)
         assert len(copies(module)) == 1

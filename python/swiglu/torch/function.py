@@ -57,8 +57,8 @@ def ffn(
     policy       "recompute" saves x alone for backward and computes gate and up again, "keep" saves gate and up as float32;
                  the bits are the same
     compute      "auto" (bf16 weights in bf16, all others in f32), "f32", "bf16"
-    packed       with gradients off: compute from a packed copy of the weights, made now if there is none. Give it in eval
-                 mode only; repack() says when a copy could be stale
+    packed       compute from a packed copy of the weights, made now if there is none; with gradients on, of weights that
+                 did not change since the last call. Give it in eval mode only; repack() says when a copy could be stale
 
     Tensors are float32, float16 or bfloat16, in any mix; a transposed weight (conv1d.weight.t()) is used as it lies.
     Gradients of weights and biases are computed in float32 and rounded once to the parameter's gradient dtype; with
@@ -79,7 +79,8 @@ def ffn(
     op = find_policy(policy)
     if packed and not torch.is_grad_enabled():
         op = ops.ffn_packed
-    result = ops.call(op, (x, gate, up, down, gate_bias, up_bias, down_bias), spec, order, compute)
+    block = (x, gate, up, down, gate_bias, up_bias, down_bias)
+    result = ops.call(op, block, spec, order, compute, packed and op is ops.ffn)
     return result[0] if op is ops.ffn_keep else result  # type: ignore[no-any-return]
 
 

@@ -13,7 +13,7 @@ from .._c.handle import Handle
 from .._c.library import check, lib
 from .._c.threads import workspace
 from .results import empty, give_back_scratch
-from .packed import find, forget_weight
+from .packed import find, find_settled, forget_weight, settle
 from .plan import DTYPES, NO_HEADS, Heads, Parts, address, as_rows, dtype_number, empty_result, give_back_plan, n_rows
 from .plan import take_plan
 from .team import team
@@ -122,6 +122,8 @@ def backward(
     heads: Heads = NO_HEADS,
 ) -> list[Tensor]:
     """As ffn_backward. With heads: gradients of x, of the heads in place of gate, up and down, and of the biases."""
+    if needs & ~1 and heads is NO_HEADS:
+        forget_weight(parts[2])
     plan = take_plan(x, parts, activation, layout, compute, heads)
     if dy.shape != (*x.shape[:-1], plan.d_out):
         raise ValueError(f"dy has shape {tuple(dy.shape)}, expected {(*x.shape[:-1], plan.d_out)}")
@@ -196,3 +198,25 @@ def ffn_packed(
     if block is None:
         return forward(x, parts, activation, layout, compute, False)[0]
     return run_handle(block.handle, x, block.d_out)
+
+
+def ffn_settled(
+    x: Tensor,
+    gate: Optional[Tensor],
+    up: Optional[Tensor],
+    down: Tensor,
+    gate_bias: Optional[Tensor],
+    up_bias: Optional[Tensor],
+    down_bias: Optional[Tensor],
+    activation: str,
+    layout: str,
+    compute: str,
+) -> Tensor:
+    """The kernel of ffn for weights that are not being trained: from a packed copy where it pays."""
+    parts: Parts = (gate, up, down, gate_bias, up_bias, down_bias)
+    block = find_settled(x, parts, activation, layout, compute)
+    if block is not None:
+        return run_handle(block.handle, x, block.d_out)
+    y = forward(x, parts, activation, layout, compute, False)[0]
+    settle(parts)
+    return y

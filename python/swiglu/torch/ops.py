@@ -248,15 +248,21 @@ def is_ordinary(tensors: Iterable[Optional[Tensor]]) -> bool:
 _KERNELS: dict[Any, Any] = {ffn: kernels.ffn, ffn_keep: kernels.ffn_keep, ffn_packed: kernels.ffn_packed}
 
 
-def call(op: Any, block: Sequence[Optional[Tensor]], activation: str, layout: str, compute: str) -> Any:
-    """op(*block, activation, layout, compute) by the shortest way. block is x and the six parts."""
+def call(
+    op: Any, block: Sequence[Optional[Tensor]], activation: str, layout: str, compute: str, packed: bool = False
+) -> Any:
+    """op(*block, activation, layout, compute) by the shortest way. block is x and the six parts. packed: op is ffn, and its
+    result may come from a packed copy of the weights."""
     if not is_ordinary(block):
         check_devices(block[0], block[1:])  # type: ignore[arg-type]
         return op(*block, activation, layout, compute)
     run = _KERNELS[op]
     try:
         if op is not ffn_packed and _wants_gradient(block):
+            run = kernels.ffn_settled if packed else run
             return _Differentiable.apply(run, (activation, layout, compute), *block)  # type: ignore[no-untyped-call]
+        if packed:
+            run = _KERNELS[ffn_packed]
         return run(*block, activation, layout, compute)
     except NoMemory:  # a plain type may still stand for another tensor, which the dispatcher knows
         return op(*block, activation, layout, compute)

@@ -188,8 +188,37 @@ def find(
     return made
 
 
-def forget_weight(down: Tensor) -> None:
+# Address of a down weight -> state of its block at the last call with gradients, until a backward runs.
+_settled: dict[int, list[Any]] = {}
+_MOST_SETTLED = 4096
+
+
+def find_settled(x: Tensor, parts: Parts, activation: str, layout: str, compute: str) -> Optional[PackedBlock]:
+    """As find, for eval mode with gradients on: a copy is made at the second call in which the weights are as they were, if
+    no backward ran in between. Decoding without no_grad() gains by it, and training in eval mode packs nothing."""
+    try:
+        down = parts[2].data_ptr()
+        if down not in _blocks and _settled.get(down) != _state(parts):
+            return None
+    except (AttributeError, RuntimeError):
+        return None
+    return find(x, parts, activation, layout, compute)
+
+
+def settle(parts: Parts) -> None:
+    """The weights were used as they are, with gradients on."""
+    if len(_settled) >= _MOST_SETTLED:
+        _settled.clear()
+    if not any(part is not None and part.is_inference() for part in parts):
+        _settled[parts[2].data_ptr()] = _state(parts)
+
+
+def forget_weight(down: Optional[Tensor]) -> None:
     """Drops the packed copy of the block with this down weight: it is used with gradients, so an optimiser may follow."""
+    if down is None:  # an error, which is said later
+        return
+    if _settled:
+        _settled.pop(down.data_ptr(), None)
     if _blocks:
         _blocks.pop(down.data_ptr(), None)
         at = memory_of(down)
