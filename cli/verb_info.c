@@ -46,6 +46,7 @@ static void make_row(const struct cli_checkpoint *layers, const struct swiglu_mo
         if (part[i].tensor >= 0) append(row->weights, sizeof row->weights, tensor_dtype(layers, part[i].tensor));
         if (part[i].bias >= 0) append(row->biases, sizeof row->biases, part[i].name);
     }
+    if (*block->storage) snprintf(row->weights, sizeof row->weights, "%s", block->storage);
     if (!*row->biases) strcpy(row->biases, "none");
 }
 
@@ -219,6 +220,7 @@ static void print_block_object(const struct cli_checkpoint *layers, size_t i) {
         cli_json_count("d_ff", block.d_ff);
         cli_json_count("d_out", block.d_out);
         cli_json_count("bytes", block.weight_bytes);
+        cli_json_string("storage", block.storage);
     }
     for (size_t p = 0; p < sizeof part / sizeof part[0]; p++) {
         char key[32];

@@ -113,6 +113,7 @@ struct swiglu_model_block_info {
     int in_out;             /* 1: the weights are stored [in, out] (Conv1D of GPT-2) */
     int expert;             /* number of the expert, SWIGLU_EXPERT_SHARED, or SWIGLU_EXPERT_NONE: a layer's own block.
                                Where a tensor holds all experts the matrices are slices of it */
+    const char *storage;    /* of quantised weights, whose matrices then read as f32: "gptq: 4 bits, groups of 128"; else "" */
 };
 /* memory   strings live until close     errors  E_ARGUMENT (index)     threads  any     since  0.1 */
 SWIGLU_API SWIGLU_MUST_CHECK enum swiglu_status swiglu_model_block(const struct swiglu_model *model, size_t i,

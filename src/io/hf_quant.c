@@ -285,6 +285,19 @@ static enum swiglu_status quant_by_input(const struct quant_case *c) {
     return quant_shape(c, q->g_idx, q->cols, 1);
 }
 
+/* How it is stored, for people. */
+static void quant_words_of(const struct quant_case *c) {
+    const struct swiglu_scaled *q = c->q;
+    char *dst = c->layer->storage;
+    const size_t n = sizeof c->layer->storage;
+    if (q->kind == SWIGLU_SCALED_GRID) {
+        snprintf(dst, n, "%.20s: %s, a scale per %llu x %llu", c->config->method, swiglu_tensor_type_name(c->numbers),
+                 (ull)q->row_group, (ull)q->col_group);
+    } else {
+        snprintf(dst, n, "%.20s: %u bits, groups of %llu", c->config->method, q->bits, (ull)q->col_group);
+    }
+}
+
 enum swiglu_status swiglu_hf_quant(const struct swiglu_layer_rules *rules, struct swiglu_layer *layer, enum swiglu_role role,
                                    struct swiglu_error *error) {
     const struct swiglu_quant_config *config = &((const struct swiglu_hf_naming *)rules->ctx)->config->quant;
@@ -303,6 +316,7 @@ enum swiglu_status swiglu_hf_quant(const struct swiglu_layer_rules *rules, struc
     TRY(!strcmp(config->method, "mlx") ? quant_mlx(&c)
         : plain ? quant_scaled(&c) : c.piece[SWIGLU_PIECE_PACKED] >= 0 ? quant_words(&c) : quant_by_input(&c));
     if (layer->reason[0] || !q->kind) return SWIGLU_OK;
+    quant_words_of(&c);
     if (SW_MUL(q->rows, q->cols, &bytes) || SW_MUL(bytes, (uint64_t)sizeof(float), &bytes) || bytes > SWIGLU_LIMIT_BYTES)
         return quant_bad(&c, numbers, "%llu x %llu values as f32: limit %llu bytes", (ull)q->rows, (ull)q->cols,
                          (ull)SWIGLU_LIMIT_BYTES);

@@ -56,7 +56,7 @@ struct swiglu_layer {
     enum swiglu_oddity oddity;
     long odd_tensor;
     long shared; /* a tensor of the shared expert beside the layer's other ones; -1 = none */
-    char reason[224], activation[96], source[96];
+    char reason[224], activation[96], source[96], storage[64];
     struct swiglu_source read[3]; /* gate, up, down: filled by the model */
     _Atomic(void *) bias[3];      /* gate, up, down: read at the first description, then kept */
 };

@@ -414,6 +414,7 @@ enum swiglu_status swiglu_layer_resolve(struct swiglu_layer *layer, const struct
     info->struct_size = sizeof *info;
     info->act = swiglu_act_default();
     info->kind = info->layout_name = "";
+    info->storage = layer->storage;
     info->layout = SWIGLU_SEPARATE;
     TRY(layer_judge(&c));
     layer_indices(&c);

@@ -40,6 +40,8 @@ def test_the_bits_of_the_decoded_block(tmp_path, which):
         assert (info.usable, info.kind, info.d_in, info.d_ff, info.d_out) == (1, b"gated", D, FF, D), info.reason
         told = sum(len(v[2]) for k, v in tensors.items() if not k.endswith(".input_scale"))
         assert info.weight_bytes == told
+        method = config.get("quant_method", "mlx").encode()
+        assert info.storage.startswith(method + b": ") and (b"bits, groups of" in info.storage or b"a scale per" in info.storage)
         np.testing.assert_array_equal(forward(model, 0, x_for(0)), plain(tmp_path / "plain", weights))
 
 
@@ -126,6 +128,8 @@ def test_the_tool_refuses_to_convert(tmp_path):
     out = tmp_path / "out.safetensors"
     done = subprocess.run([os.environ["SWIGLU_TOOL"], "convert", tmp_path, out, "--type", "f32"], capture_output=True, text=True)
     assert done.returncode == 2 and "are not converted" in done.stderr and not out.exists()
+    shown = subprocess.run([os.environ["SWIGLU_TOOL"], "info", tmp_path], capture_output=True, text=True, check=True).stdout
+    assert "awq: 4 bits, groups of 32" in shown
 
 
 # ---- what is left out, with the reason ----

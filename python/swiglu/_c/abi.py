@@ -297,6 +297,7 @@ class ModelBlockInfo(ctypes.Structure):
         ("weight_bytes", c_uint64),
         ("in_out", c_int),
         ("expert", c_int),
+        ("storage", c_char_p),
     ]
 
 
