@@ -23,10 +23,16 @@ def _has_freed(module: nn.Module) -> bool:
     return any(isinstance(below, Patched) and below._swiglu.freed is not None for below in module.modules())
 
 
+def _cannot_train(module: nn.Module) -> bool:
+    """Frozen weights of a block format let others train."""
+    blocks = [below for below in module.modules() if isinstance(below, Patched)]
+    return any(b._swiglu.freed is not None and not b._swiglu.freed.may_train(b) for b in blocks)
+
+
 def _guarded(name: str) -> Any:
     def method(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         harmless = name == "train" and not (args[0] if args else kwargs.get("mode", True))
-        if not harmless and _has_freed(self):
+        if not harmless and (_cannot_train if name == "train" else _has_freed)(self):
             fail(_NEEDS[name])
         return getattr(type(self), name)(self, *args, **kwargs)
 
