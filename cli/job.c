@@ -47,9 +47,13 @@ struct cli_cost cli_job_cost(const struct cli_job *job) {
                              .compute_first = info->compute_first, .compute_down = info->compute_down};
 }
 
+static double peak_of(int compute, const struct swiglu_limits *limits) {
+    return compute == SWIGLU_COMPUTE_INT8 ? limits->int8_ops
+           : compute == SWIGLU_COMPUTE_BF16 ? limits->bf16_flops : limits->f32_flops;
+}
+
 struct cli_bound cli_cost_bound(const struct cli_cost *cost, const struct swiglu_limits *limits) {
-    double p_up = cost->compute_first == SWIGLU_COMPUTE_BF16 ? limits->bf16_flops : limits->f32_flops;
-    double p_down = cost->compute_down == SWIGLU_COMPUTE_BF16 ? limits->bf16_flops : limits->f32_flops;
+    double p_up = peak_of(cost->compute_first, limits), p_down = peak_of(cost->compute_down, limits);
     double flops = cost->up + cost->down, arithmetic = cost->up / p_up + cost->down / p_down;
     double reading = cost->bytes / limits->read_bytes;
     int by_flops = arithmetic >= reading;

@@ -52,6 +52,7 @@ const char *cli_isa_name(uint64_t isa) {
 }
 
 const char *cli_compute_name(int compute) {
+    if (compute == SWIGLU_COMPUTE_INT8) return "int8";
     return compute == SWIGLU_COMPUTE_F32 ? "f32" : compute == SWIGLU_COMPUTE_BF16 ? "bf16" : "auto";
 }
 

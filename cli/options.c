@@ -175,8 +175,8 @@ int cli_parse_dtype(const char *option, const char *text) {
 }
 
 int cli_parse_compute(const char *text) {
-    static const int computes[] = {SWIGLU_COMPUTE_AUTO, SWIGLU_COMPUTE_F32, SWIGLU_COMPUTE_BF16};
-    return computes[cli_parse_name("compute", text, (const char *const[]){"auto", "f32", "bf16", NULL})];
+    static const int computes[] = {SWIGLU_COMPUTE_AUTO, SWIGLU_COMPUTE_F32, SWIGLU_COMPUTE_BF16, SWIGLU_COMPUTE_INT8};
+    return computes[cli_parse_name("compute", text, (const char *const[]){"auto", "f32", "bf16", "int8", NULL})];
 }
 
 void cli_parse_activation(const char *text, struct swiglu_act *act) {

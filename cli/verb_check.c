@@ -27,7 +27,7 @@ struct check {
 static const struct cli_option options[] = {
     {'l', "layers", "LIST", "with FILE: only these layers, such as 0,3-5"},
     {'t', "tokens", "N", "with FILE: rows of noise for the reference (default 8)"},
-    {'c', "compute", "KIND", "with FILE: auto, f32 or bf16 (default auto)"},
+    {'c', "compute", "KIND", "with FILE: auto, f32, bf16 or int8 (default auto)"},
     {'s', "seed", "S", "with FILE: of the noise (default 1)"},
     {'n', "threads", "N", "with FILE: threads (default: the cores this process may use)"},
     {'a', "activation", "NAME", "with FILE: override the activation of the file"},

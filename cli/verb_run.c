@@ -61,7 +61,8 @@ static const struct cli_option options[] = {
     {'i', "input", "X.npy", "f32 or f16, rank 1 to 8, last axis the model width; every block gets the same x"},
     {'o', "output", "Y.npy", "write y as f32; with several layers a folder that gets layer-000.npy and so on"},
     {'t', "tokens", "N", "rows of x where no input is given (default 128)"},
-    {'c', "compute", "KIND", "auto, f32 or bf16 (default auto: bf16 for bf16 weights, f32 for all others)"},
+    {'c', "compute", "KIND", "auto, f32, bf16 or int8 (default auto: bf16 for bf16 weights, f32 for all others;\n"
+                          "int8: block formats from their own bits, rows as 8-bit integers)"},
     {'n', "threads", "N", "threads (default: the cores this process may use); y is the same for any number"},
     {'k', "check", NULL, "compare y with a double-precision reference and its error bound; exit 1 outside"},
     {'g', "digest", NULL, "print only the layer and the digest of y, without timing; with --json no times"},

@@ -203,8 +203,8 @@ enum swiglu_compute {
     SWIGLU_COMPUTE_AUTO = 0, /* by weight dtype, per product: bf16 -> bf16; f32, f16, quantised -> f32 */
     SWIGLU_COMPUTE_F32 = 1,
     SWIGLU_COMPUTE_BF16 = 2,
-    SWIGLU_COMPUTE_INT8 = 3  /* block formats only: rows become 8-bit integers with a scale per 32. The reference evaluates
-                                it; a block of this version does not (E_UNSUPPORTED) */
+    SWIGLU_COMPUTE_INT8 = 3  /* block formats only: rows become 8-bit integers with a scale per 32. Gate and up
+                                of one format; two are E_UNSUPPORTED in this version */
 };
 
 enum swiglu_isa { /* bits of a mask; a table is used when the CPU can run it and its bit is set */
@@ -462,6 +462,7 @@ struct swiglu_limits {
     double f32_flops;  /* operations a second of the level's f32 FMA, all threads */
     double bf16_flops; /* of its bf16 dot (where bf16 is widened: of the f32 FMA) */
     double read_bytes; /* bytes a second of the best of a few read-only sums over buffer */
+    double int8_ops;   /* operations a second of its dot product of bytes */
 };
 
 /* what     measures peak and read bandwidth of the best level within the mask, `seconds` for each figure

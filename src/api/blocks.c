@@ -47,7 +47,7 @@ enum swiglu_status swiglu_block_unpack(const struct swiglu_block *block, int par
     if (!dst) return SWIGLU_E_ARGUMENT;
     const size_t slot0 = part == SWIGLU_PART_UP && block->gated ? p->units_per_panel : 0;
     for (size_t unit = 0; unit < p->n_units; unit++)
-        swiglu_product_unpack(p, block->kern->vl, unit, slot0 + unit % p->units_per_panel, dtype,
+        swiglu_product_unpack(p, block->kern, unit, slot0 + unit % p->units_per_panel, dtype,
                               (char *)dst + unit * ld * swiglu_float_bytes(dtype));
     return SWIGLU_OK;
 }

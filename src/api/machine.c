@@ -35,7 +35,8 @@ enum swiglu_status swiglu_level_query(size_t i, struct swiglu_level_info *info) 
 enum swiglu_status swiglu_kernel_query(int weight_dtype, int compute, uint64_t isa_mask, const char **kernel,
                                        const char **why) {
     if (!swiglu_compute_known(compute)) return SWIGLU_E_ARGUMENT;
-    if (!swiglu_dtype_find(weight_dtype) || compute == SWIGLU_COMPUTE_INT8) return SWIGLU_E_UNSUPPORTED;
+    if (!swiglu_dtype_find(weight_dtype)) return SWIGLU_E_UNSUPPORTED;
+    if (compute == SWIGLU_COMPUTE_INT8 && swiglu_dtype_is_float(weight_dtype)) return SWIGLU_E_UNSUPPORTED;
     const int resolved = swiglu_compute_resolve(compute, weight_dtype, weight_dtype);
     const struct swiglu_need need = swiglu_kern_need(resolved, weight_dtype, weight_dtype);
     const struct swiglu_kern *kern = swiglu_kern_select(isa_mask, &need, 1);

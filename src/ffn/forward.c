@@ -19,14 +19,21 @@
 enum {
     PAD_ROWS = 8,          /* above any tile's rows without data */
     FIRST_SLICE = 512 << 10,
-    DOWN_SLICE = 256 << 10 /* less: h competes with it for L2 */
+    DOWN_SLICE = 256 << 10, /* less: h competes with it for L2 */
+    STRIP = 64 /* hidden units of a tile at most; and what int8 rounds at once divides it */
 };
 
 /* Where things lie in the workspace. */
 struct layout {
     size_t x, h, scratch, scratch_bytes, totals_bytes, total; /* scratch: totals and a slice of raw weights per thread */
+    size_t strip_bytes;                         /* between them: h of a group of units in f32, until int8 rounds it */
     size_t x_row, h_row;                        /* bytes of a staged row */
 };
+
+/* How h is staged where the caller gets it: the f32 values, if down rounds them to integers. */
+static int kept_x(const struct swiglu_block *b) {
+    return b->down.path->x == SWIGLU_X_INT8 ? SWIGLU_X_F32 : b->down.path->x;
+}
 
 static bool lay_out(const struct swiglu_block *b, bool raw, size_t m, unsigned n_threads, struct layout *l) {
     const size_t rows = swiglu_min(m, SWIGLU_ROW_BLOCK) + PAD_ROWS, threads = n_threads ? n_threads : 1;
@@ -34,10 +41,15 @@ static bool lay_out(const struct swiglu_block *b, bool raw, size_t m, unsigned n
     memset(l, 0, sizeof *l);
     l->x_row = swiglu_staged_bytes(b->first.path->x, b->d_in);
     l->h_row = swiglu_staged_bytes(b->down.path->x, b->d_ff);
+    const size_t h_kept = swiglu_staged_bytes(kept_x(b), b->d_ff);
     l->totals_bytes = rows * vectors * b->kern->vl * sizeof(float);
-    l->scratch_bytes = l->totals_bytes + (raw ? swiglu_max(swiglu_weights_buffer(&b->first, b->kern->vl, FIRST_SLICE),
-                                                        swiglu_weights_buffer(&b->down, b->kern->vl, DOWN_SLICE)) : 0);
-    return swiglu_reserve(&l->total, rows, l->x_row, &l->x) || swiglu_reserve(&l->total, rows, l->h_row, &l->h) ||
+    if (b->down.path->x == SWIGLU_X_INT8) l->strip_bytes = rows * STRIP * sizeof(float);
+    raw |= b->first.path->open || b->down.path->open;
+    l->scratch_bytes = l->totals_bytes + l->strip_bytes;
+    if (raw) l->scratch_bytes += swiglu_max(swiglu_weights_buffer(&b->first, b->kern->vl, FIRST_SLICE),
+                                            swiglu_weights_buffer(&b->down, b->kern->vl, DOWN_SLICE));
+    return swiglu_reserve(&l->total, rows, l->x_row, &l->x) ||
+           swiglu_reserve(&l->total, rows, swiglu_max(l->h_row, h_kept), &l->h) ||
            swiglu_reserve(&l->total, threads, l->scratch_bytes, &l->scratch);
 }
 
@@ -61,6 +73,7 @@ struct job {
     const struct swiglu_block *block;
     const enum phase *phases; /* of each row block */
     size_t n_phases;
+    int x_hidden;             /* enum swiglu_x: how h is staged */
     struct swiglu_crows in;   /* x, or h for STAGE_HIDDEN */
     struct swiglu_rows out;   /* y, or h for KEEP_HIDDEN */
     const struct swiglu_forward_train *train; /* or NULL */
@@ -72,7 +85,7 @@ struct job {
 
 /* Where row 0 of a tile of h begins, at a hidden unit. */
 static char *hidden_at(const struct job *job, unsigned mr, size_t row, size_t unit) {
-    return job->work + job->at.h + row * job->at.h_row + swiglu_staged_at(job->block->down.path->x, mr, unit);
+    return job->work + job->at.h + row * job->at.h_row + swiglu_staged_at(job->x_hidden, mr, unit);
 }
 
 static void aim_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, struct swiglu_fetches *list) {
@@ -80,8 +93,28 @@ static void aim_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, si
     const struct swiglu_block *b = job->block;
     const struct swiglu_shape *t = swiglu_tiles_shape(p->rows, tile);
     const size_t units = swiglu_path_panels(b->first.path, t) * b->first.units_per_panel;
+    if (job->x_hidden == SWIGLU_X_INT8) return; /* the strip is near */
     swiglu_fetch_add(list, hidden_at(job, t->mr, swiglu_tiles_row(p->rows, tile), panel * b->first.units_per_panel), t->mr,
-                    SWIGLU_RECORD_BYTES, units * swiglu_staged_k_bytes(b->down.path->x));
+                    SWIGLU_RECORD_BYTES, units * swiglu_staged_k_bytes(job->x_hidden));
+}
+
+/* h of int8 has a scale per 32 units, and a tile may hold fewer: they gather as f32 in the thread's strip, and are staged as x
+ * is when the last of a group has come. Panels of a ticket begin at a group. */
+static void finish_int8(const struct job *job, const struct swiglu_pass *p, struct swiglu_hidden_args *a, size_t row,
+                        size_t unit) {
+    const struct swiglu_block *b = job->block;
+    const size_t units = a->vectors / (b->gated ? 2 : 1) * b->kern->vl, group = unit / 32 * 32;
+    const size_t end = swiglu_min(unit + units, b->d_ff);
+    char *const strip = (char *)p->scratch + job->at.totals_bytes +
+                        (row - swiglu_tiles_row(p->rows, p->tile)) * STRIP * sizeof(float);
+    a->x = SWIGLU_X_F32, a->row_bytes = STRIP * sizeof(float);
+    a->h = strip + (unit - group) * sizeof(float);
+    b->kern->hidden(a);
+    if (end % 32) return;
+    const struct swiglu_stage_args stage = {.src = strip, .dtype = SWIGLU_F32, .ld_bytes = STRIP * sizeof(float), .rows = a->mr,
+                                            .mr = a->mr, .k = end - group, .x = SWIGLU_X_INT8,
+                                            .dst = hidden_at(job, a->mr, row, group)};
+    b->kern->stage(&stage);
 }
 
 static void finish_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile, size_t panel, const float *c) {
@@ -90,9 +123,13 @@ static void finish_hidden(void *ctx, const struct swiglu_pass *p, unsigned tile,
     const struct swiglu_shape *t = swiglu_tiles_shape(p->rows, tile);
     const size_t unit = panel * b->first.units_per_panel, row = swiglu_tiles_row(p->rows, tile);
     struct swiglu_hidden_args a = {.c = c, .act = &b->act, .mr = t->mr, .vectors = 2 * swiglu_path_panels(b->first.path, t),
-                                   .gated = b->gated, .valid = b->d_ff - unit, .x = b->down.path->x,
+                                   .gated = b->gated, .valid = b->d_ff - unit, .x = job->x_hidden,
                                    .row_bytes = SWIGLU_RECORD_BYTES};
     if (b->first.bias) a.bias = b->first.bias + panel * 2 * b->kern->vl;
+    if (a.x == SWIGLU_X_INT8) {
+        finish_int8(job, p, &a, row, unit);
+        return;
+    }
     a.h = hidden_at(job, t->mr, row, unit);
     b->kern->hidden(&a);
 }
@@ -128,7 +165,7 @@ static void keep_tile(const struct job *job, size_t row0, const struct cut *c, u
     const struct swiglu_shape *t = swiglu_tiles_shape(&c->rows, tile);
     const size_t row = swiglu_tiles_row(&c->rows, tile), bytes = swiglu_float_bytes(job->out.dtype);
     const size_t d_ff = job->block->d_ff, rows = swiglu_min(t->mr, c->n_rows - row);
-    const int x = job->block->down.path->x;
+    const int x = job->x_hidden;
     const size_t record = swiglu_staged_record_k(x);
     for (size_t r = 0; r < rows; r++)
         for (size_t unit = 0; unit < d_ff; unit += record)
@@ -169,8 +206,10 @@ static void run_product(struct job *job, unsigned thread, size_t row0, const str
     if (job->train) {
         p.weights.kind = SWIGLU_RAW;
         p.weights.raw = down ? job->train->down : job->train->first;
-        p.weights.buffer = (char *)p.scratch + job->at.totals_bytes;
+    } else if (swiglu_weights_open(p.weights.product->path, swiglu_tiles_shape(&c->rows, 0))) {
+        p.weights.kind = SWIGLU_OPENED;
     }
+    p.weights.buffer = (char *)p.scratch + job->at.totals_bytes + job->at.strip_bytes;
     p.panel_end = swiglu_min(p.panel + per_ticket, p.weights.product->n_panels);
     if (job->train && job->train->saved && !down) {
         p.totals = job->train->saved + row0 * swiglu_kept_per_row(b->d_ff, b->gated);
@@ -205,6 +244,10 @@ static struct cut cut_rows(const struct swiglu_block *b, bool raw, unsigned rows
         c.n_tickets[STAGE] = swiglu_min(4 * (size_t)n_threads, tiles);
     }
     c.first_panels = swiglu_pass_panels(&b->first, &c.rows, rows / c.n_groups, n_threads);
+    if (b->down.path->x == SWIGLU_X_INT8) { /* whole groups of 32 units */
+        const size_t group = swiglu_max(32 / b->first.units_per_panel, 1);
+        c.first_panels = swiglu_ceil_div(c.first_panels, group) * group;
+    }
     c.down_panels = swiglu_pass_panels(&b->down, &c.rows, rows / c.n_groups, n_threads);
     c.n_tickets[FIRST] = swiglu_ceil_div(b->first.n_panels, c.first_panels) * c.n_groups;
     c.n_tickets[DOWN] = swiglu_ceil_div(b->down.n_panels, c.down_panels) * c.n_groups;
@@ -225,6 +268,8 @@ static void run_phases(struct job job, size_t m, void *workspace, const struct s
     const bool raw = job.train;
     job.n_blocks = swiglu_ceil_div(m, SWIGLU_ROW_BLOCK);
     (void)lay_out(job.block, raw, m, n_threads, &job.at); /* the same numbers as when the size was checked */
+    job.x_hidden = job.phases[job.n_phases - 1] == KEEP_HIDDEN ? kept_x(job.block) : job.block->down.path->x;
+    job.at.h_row = swiglu_staged_bytes(job.x_hidden, job.block->d_ff);
     job.work = (char *)workspace + (-(uintptr_t)workspace & 63);
     job.last = cut_rows(job.block, raw, (unsigned)(m - (job.n_blocks - 1) * SWIGLU_ROW_BLOCK), n_threads);
     job.full = job.n_blocks > 1 ? cut_rows(job.block, raw, SWIGLU_ROW_BLOCK, n_threads) : job.last;

@@ -65,6 +65,9 @@ void swiglu_measure_run(const struct swiglu_kern *kern, double seconds, const vo
     m.peak = kern->peak_bf16;
     m.ops_per_round = kern->peak_ops_bf16;
     limits->bf16_flops = measure_on(&m, runner);
+    m.peak = kern->peak_int8;
+    m.ops_per_round = kern->peak_ops_int8;
+    limits->int8_ops = measure_on(&m, runner);
     m.peak = NULL;
     m.seconds = seconds / SWIGLU_N_READERS;
     limits->read_bytes = 0;

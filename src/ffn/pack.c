@@ -13,6 +13,7 @@
 #include "dtype/dtype.h"
 #include "ffn/schedule.h"
 #include "ffn/view.h"
+#include "kern/lane.h"
 
 enum {
     DEPTHS = 64,                /* of an [in, out] matrix per piece */
@@ -87,6 +88,12 @@ static enum swiglu_status pack_panel(const struct job *job, const struct source_
     if (swiglu_dtype_is_float(half->matrix->dtype)) {
         const struct swiglu_view v = {.main = {at, half->matrix->dtype, ld / type->block_bytes, 1}};
         swiglu_view_pack(job->kern, v, 0, n, 0, p->k, form, dst);
+        return SWIGLU_OK;
+    }
+    if (swiglu_lane_dtype(form) >= 0) { /* the file's own bits */
+        for (size_t i = 0; i < n; i++)
+            swiglu_lane_pack(job->kern, form, at + i * ld, p->k / type->block_elems, (size_t)s->half * p->units_per_panel + i,
+                             p->data + panel * p->panel_bytes);
         return SWIGLU_OK;
     }
     for (size_t k = 0; k < p->k; k += DECODED) {

@@ -7,7 +7,9 @@
 #include "dtype/dtype.h"
 
 static size_t slice_k_of(const struct swiglu_pass *p, size_t lanes) {
-    const size_t chunks = p->slice_bytes / swiglu_form_bytes(p->weights.product->path->form, lanes, SWIGLU_CHUNK);
+    const struct swiglu_path *path = p->weights.product->path;
+    const int form = p->weights.kind == SWIGLU_OPENED ? path->slice_form : path->form;
+    const size_t chunks = p->slice_bytes / swiglu_form_bytes(form, lanes, SWIGLU_CHUNK);
     if (p->tile_end - p->tile == 1 && p->weights.kind == SWIGLU_PACKED)
         return swiglu_max(p->weights.product->k, 1); /* nothing is read again */
     return swiglu_max(chunks, 1) * SWIGLU_CHUNK;
@@ -41,7 +43,7 @@ static void run_slice(const struct swiglu_pass *p, const struct swiglu_slice *s,
     const struct swiglu_product *w = p->weights.product;
     const size_t first_row = swiglu_tiles_row(p->rows, p->tile), n_tiles = p->tile_end - p->tile;
     const size_t per_row = panels * 2 * p->kern->vl;
-    const size_t row_bytes = s->n * swiglu_staged_k_bytes(w->path->x);
+    const size_t row_bytes = swiglu_staged_span(w->path->x, s->n);
     const int last = s->k + s->n == w->k;
     struct swiglu_fetches list;
     struct swiglu_store_args store;

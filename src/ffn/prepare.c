@@ -8,17 +8,19 @@
 const char *swiglu_prepare_why(int weight_dtype, int compute_asked) {
     if (compute_asked == SWIGLU_COMPUTE_F32) return "f32 compute was asked for";
     if (compute_asked == SWIGLU_COMPUTE_BF16) return "bf16 compute was asked for";
+    if (compute_asked == SWIGLU_COMPUTE_INT8) return "int8 compute was asked for";
     if (weight_dtype == SWIGLU_BF16) return "auto: bf16 weights compute in bf16";
     if (weight_dtype == SWIGLU_F16) return "auto: f16 weights compute in f32, widened in registers";
     if (weight_dtype == SWIGLU_F32) return "auto: f32 weights compute in f32";
-    return "auto: decoded to f32 at prepare, since no kernel for this format exists";
+    return "auto: block formats are decoded to f32 at prepare; int8 computes from their own bits";
 }
 
-/* Packed bytes per weight above the file's: a block format was decoded, or a pair of two dtypes widened. */
+/* Packed bytes per weight above the file's, by more than what widens sub-scales of 6 bits: a block format was decoded, or a
+ * pair of two dtypes widened. */
 static int is_expanded(const struct swiglu_product *p, const struct swiglu_matrix *m) {
     const struct swiglu_dtype_row *t = swiglu_dtype_find(m->dtype);
     const struct swiglu_form_info *form = &swiglu_forms[p->path->form];
-    return (uint64_t)form->lane_bytes * t->block_elems > (uint64_t)t->block_bytes * form->k_block;
+    return (uint64_t)form->lane_bytes * t->block_elems * 20 > (uint64_t)t->block_bytes * form->k_block * 21;
 }
 
 static uint64_t matrix_bytes(const struct swiglu_matrix *m) {
@@ -43,11 +45,13 @@ enum swiglu_status swiglu_block_prepare(const struct swiglu_desc *desc, const st
                                         struct swiglu_block **block, struct swiglu_error *error) {
     REQUIRE(!swiglu_desc_has_heads(desc), SWIGLU_E_UNSUPPORTED, "a head: only a training step reads it");
     TRY(swiglu_desc_compute_check(desc, options->compute, error));
-    REQUIRE(options->compute != SWIGLU_COMPUTE_INT8, SWIGLU_E_UNSUPPORTED, "int8 compute: this version has no kernels for it");
     const int gated = desc->layout != SWIGLU_UNGATED;
     struct swiglu_half halves[2];
     const int n_halves = swiglu_desc_halves(desc, halves);
     const struct swiglu_matrix *const gate = halves[0].matrix, *const up = halves[n_halves - 1].matrix;
+    REQUIRE(options->compute != SWIGLU_COMPUTE_INT8 || gate->dtype == up->dtype, SWIGLU_E_UNSUPPORTED,
+            "int8 compute: gate is %s and up %s; this version has kernels for gate and up of one format",
+            swiglu_dtype_find(gate->dtype)->name, swiglu_dtype_find(up->dtype)->name);
     const int compute_first = swiglu_compute_resolve(options->compute, gate->dtype, up->dtype);
     const int compute_down = swiglu_compute_resolve(options->compute, desc->down.dtype, desc->down.dtype);
     const struct swiglu_need needs[2] = {swiglu_kern_need(compute_first, gate->dtype, up->dtype),

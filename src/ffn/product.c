@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/half.h"
 #include "dtype/dtype.h"
+#include "kern/lane.h"
 
 bool swiglu_product_bias(const struct swiglu_product *p, unsigned vl, const struct swiglu_half *halves, int n_halves,
                          size_t unit0, float *bias) {
@@ -86,10 +87,31 @@ static void store_bits(char *dst, int dtype, uint32_t bits) {
     memcpy(dst, &h, sizeof h);
 }
 
-void swiglu_product_unpack(const struct swiglu_product *p, unsigned vl, size_t unit, size_t slot, int dtype, char *dst) {
+/* A lane of a block format, decoded. */
+static void unpack_blocks(const struct swiglu_product *p, const struct swiglu_kern *kern, const char *panel, size_t lane,
+                          int dtype, char *dst) {
+    const struct swiglu_dtype_row *type = swiglu_dtype_find(swiglu_lane_dtype(p->path->form));
+    unsigned char block[256];
+    float values[256];
+    for (size_t k = 0; k < p->k; k += type->block_elems) {
+        const char *const at = panel + swiglu_form_bytes(p->path->form, 2 * (size_t)kern->vl, k);
+        swiglu_lane_unpack(kern, p->path->form, at, lane, 1, block);
+        type->decode(block, 1, values);
+        for (size_t i = 0; i < type->block_elems; i++)
+            store_bits(dst + (k + i) * swiglu_float_bytes(dtype), dtype, swiglu_f32_bits(values[i]));
+    }
+}
+
+void swiglu_product_unpack(const struct swiglu_product *p, const struct swiglu_kern *kern, size_t unit, size_t slot, int dtype,
+                           char *dst) {
+    const unsigned vl = kern->vl;
     const int form = p->path->form;
     const size_t step = 2 * (size_t)vl * swiglu_forms[form].lane_bytes, bytes = swiglu_float_bytes(dtype);
     const char *const lane = p->data + unit / p->units_per_panel * p->panel_bytes + slot * swiglu_forms[form].lane_bytes;
+    if (swiglu_lane_dtype(form) >= 0) {
+        unpack_blocks(p, kern, p->data + unit / p->units_per_panel * p->panel_bytes, slot, dtype, dst);
+        return;
+    }
     for (size_t k = 0; k < p->k; k++)
         store_bits(dst + k * bytes, dtype, element_bits(form, lane + k / swiglu_forms[form].k_block * step, k));
 }

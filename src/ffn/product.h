@@ -41,6 +41,7 @@ enum swiglu_status swiglu_product_allocate(struct swiglu_product *p, const struc
 void swiglu_product_free(struct swiglu_product *p);
 
 /* Lane `slot` (of 2 vl) of the panel of a unit, as k values of a float dtype, rounded once where that is narrower. */
-void swiglu_product_unpack(const struct swiglu_product *p, unsigned vl, size_t unit, size_t slot, int dtype, char *dst);
+void swiglu_product_unpack(const struct swiglu_product *p, const struct swiglu_kern *kern, size_t unit, size_t slot,
+                           int dtype, char *dst);
 
 #endif

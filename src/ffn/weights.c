@@ -26,6 +26,20 @@ static void aim_packed(struct swiglu_tile_args *a, size_t fetches, const char *n
     a->next_w_stride = stride;
 }
 
+/* ---- opened ---- */
+
+/* Panels into the buffer, one after the other; the bytes of one. */
+static size_t open_panels(const struct swiglu_weights *s, const struct swiglu_kern *kern, size_t panel, size_t panels, size_t k,
+                          size_t n) {
+    const size_t bytes = swiglu_form_bytes(s->product->path->slice_form, 2 * (size_t)kern->vl, n);
+    for (size_t i = 0; i < panels; i++) {
+        const struct swiglu_open_args args = {.src = s->product->data + panel_at(s, kern, panel + i, k), .n_k = n,
+                                              .dst = s->buffer + i * bytes};
+        s->product->path->open(&args);
+    }
+    return bytes;
+}
+
 /* ---- raw ---- */
 
 size_t swiglu_raw_turn(const struct swiglu_raw *raw, int form, size_t col, int half) {
@@ -91,7 +105,7 @@ static void aim_raw(const struct swiglu_raw *raw, const struct swiglu_product *p
 
 size_t swiglu_weights_buffer(const struct swiglu_product *product, unsigned vl, size_t slice_bytes) {
     const struct swiglu_path *path = product->path;
-    return swiglu_max(slice_bytes, swiglu_form_bytes(path->form, 2 * (size_t)vl * path->panels, SWIGLU_CHUNK));
+    return swiglu_max(slice_bytes, swiglu_form_bytes(path->slice_form, 2 * (size_t)vl * path->panels, SWIGLU_CHUNK));
 }
 
 struct swiglu_slice swiglu_weights_slice(const struct swiglu_weights *s, const struct swiglu_kern *kern, size_t panel,
@@ -100,6 +114,8 @@ struct swiglu_slice swiglu_weights_slice(const struct swiglu_weights *s, const s
     size_t panel_bytes = swiglu_form_bytes(s->product->path->form, 2 * (size_t)kern->vl, n);
     if (s->kind == SWIGLU_RAW)
         pack_raw(&s->raw, kern, s->product, panel, panels, k, n, s->buffer);
+    else if (s->kind == SWIGLU_OPENED)
+        panel_bytes = open_panels(s, kern, panel, panels, k, n);
     else
         w0 = s->product->data + panel_at(s, kern, panel, k), panel_bytes = s->product->panel_bytes;
     return (struct swiglu_slice){panel, k, n, w0, w0 + panel_bytes};

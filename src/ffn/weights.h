@@ -8,6 +8,7 @@
 
 enum swiglu_weights_kind {
     SWIGLU_PACKED, /* the product's panels lie in memory */
+    SWIGLU_OPENED, /* likewise, in a form that tiles of many rows do not read: slices are opened into a buffer */
     SWIGLU_RAW     /* they are packed from row-major weights into a buffer that stays in L2 */
 };
 
@@ -30,6 +31,11 @@ struct swiglu_weights {
     struct swiglu_raw raw;
     char *buffer; /* of the thread, swiglu_weights_buffer bytes; none for PACKED */
 };
+
+/* Whether tiles of this shape read another form than that of the panels. */
+static inline int swiglu_weights_open(const struct swiglu_path *path, const struct swiglu_shape *shape) {
+    return (shape->few ? path->few_form : path->slice_form) != path->form;
+}
 
 /* Depths [k, k + n) of adjacent panels: where a tile finds them. */
 struct swiglu_slice {

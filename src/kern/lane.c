@@ -165,6 +165,12 @@ int swiglu_lane_form(int dtype) {
     return -1;
 }
 
+int swiglu_lane_dtype(int form) {
+    for (size_t i = 0; i < N_FORMATS; i++)
+        if (formats[i].form == form) return formats[i].dtype;
+    return -1;
+}
+
 static const struct lane_format *format_of(int form) {
     const struct lane_format *f = formats;
     while (f->form != form) f++;

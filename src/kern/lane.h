@@ -8,6 +8,9 @@
 /* The form of panels of a block format, or -1. */
 int swiglu_lane_form(int dtype);
 
+/* The block format of such a form, or -1. */
+int swiglu_lane_dtype(int form);
+
 /* n_blocks blocks of row into lane `lane` of `lanes`. */
 void swiglu_lane_pack(const struct swiglu_kern *kern, int form, const void *row, size_t n_blocks, size_t lane, char *panel);
 void swiglu_lane_unpack(const struct swiglu_kern *kern, int form, const char *panel, size_t lane, size_t n_blocks, void *row);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/cpu.h"
 #include "kern/isa.h"
+#include "kern/lane.h"
 
 static const struct swiglu_kern *const tables[] = { /* best last */
 #define LEVEL(NAME, name, ARCH, ...) SWIGLU_IF_##ARCH(&swiglu_kern_table_##name,)
@@ -30,6 +31,7 @@ const struct swiglu_kern *swiglu_kern_select(uint64_t isa_mask, const struct swi
 }
 
 struct swiglu_need swiglu_kern_need(int compute, int dtype_a, int dtype_b) {
+    if (compute == SWIGLU_COMPUTE_INT8) return (struct swiglu_need){swiglu_lane_form(dtype_a), SWIGLU_ARITH_INT8};
     if (compute == SWIGLU_COMPUTE_BF16) return (struct swiglu_need){SWIGLU_FORM_BF16_PAIR, SWIGLU_ARITH_BF16};
     if (dtype_a == SWIGLU_F16 && dtype_b == SWIGLU_F16) return (struct swiglu_need){SWIGLU_FORM_F16, SWIGLU_ARITH_F32};
     if (dtype_a == SWIGLU_BF16 && dtype_b == SWIGLU_BF16) return (struct swiglu_need){SWIGLU_FORM_BF16, SWIGLU_ARITH_F32};

@@ -206,7 +206,13 @@ class Counts(ctypes.Structure):
 
 
 class Limits(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("f32_flops", c_double), ("bf16_flops", c_double), ("read_bytes", c_double)]
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("f32_flops", c_double),
+        ("bf16_flops", c_double),
+        ("read_bytes", c_double),
+        ("int8_ops", c_double),
+    ]
 
 
 class Build(ctypes.Structure):
