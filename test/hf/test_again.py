@@ -103,8 +103,9 @@ def test_adapters_on_a_freed_model_are_undone_by_restore(net, x):
     peft = pytest.importorskip("peft")
     before, expected = state_of(net), evaluate(net, x)
     swiglu.patch(net, free=True)
-    with pytest.raises(FreedWeightError):
-        peft.get_peft_model(net, peft.LoraConfig(r=2, target_modules=["up"]))
+    adapted = peft.get_peft_model(net, peft.LoraConfig(r=2, target_modules=["up"]))
+    with pytest.raises(FreedWeightError), torch.no_grad():
+        adapted(x)
     with pytest.raises(FreedWeightError):
         prune.l1_unstructured(net.layers[1].down, "weight", amount=0.5)
     net.layers[1].gate = nn.Identity()
