@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+import torch._dynamo.testing
 from swiglu.torch import FFN, ffn
 from torch import float16, float32
 from torch import bfloat16 as bf16

@@ -43,8 +43,10 @@ class Recipe:
     flat: bool = False  # y is [rows, d_out] whatever x is
     linears: tuple[str, ...] = dataclasses.field(init=False)
     function: Activation = dataclasses.field(init=False)
+    is_scaled: bool = dataclasses.field(init=False)  # torch.compile starts again where a float is looked at
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "is_scaled", self.scale != 1)
         names = (self.gate, self.up, self.down)
         object.__setattr__(self, "linears", tuple(name for name in names if name is not None))
         object.__setattr__(self, "function", Activation.named(self.activation))
@@ -376,7 +378,7 @@ def evaluate(
 
 def finish(module: nn.Module, recipe: Recipe, y: torch.Tensor) -> torch.Tensor:
     """What the module does to y at the end. A child is called whatever its mode is, and whatever it is by now."""
-    if recipe.scale != 1:
+    if recipe.is_scaled:
         y = y * recipe.scale
     if recipe.flat:
         y = y.reshape(-1, y.shape[-1])
