@@ -96,7 +96,7 @@ def make(kind: str) -> Any:
             torch.manual_seed(0)
             return way(config_class, model_class)
         except Exception as error:
-            errors.append(f"{type(error).__name__}: {error}".splitlines()[0])
+            errors.append(f"{type(error).__name__}: {' '.join(str(error).split())}")
     raise RuntimeError(errors[0])
 
 
