@@ -96,7 +96,8 @@ class Block:
         return block
 
     def _open(self, desc: Any, options: Any, threads: Optional[int]) -> None:
-        self._n_threads = pool_runner(threads).n_threads
+        runner = pool_runner(threads)
+        self._n_threads, options.runner = runner.n_threads, runner.address
         handle = Handle(desc, options)
         self.info = handle.info()
         self._handle: Optional[Handle] = handle

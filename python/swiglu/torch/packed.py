@@ -22,6 +22,7 @@ from torch import Tensor
 
 from .._c.handle import Handle
 from .plan import DTYPES, NAMES, Parts, Plan, address, check_shapes
+from .team import team
 
 LINE_BYTES = 64
 Config = tuple[str, str, str, Hashable]  # activation, layout, compute, and of what is beside the weights
@@ -84,6 +85,7 @@ class PackedBlock:
         counts = [LINES] * len(NAMES) + [LINES_BESIDE] * (len(made_of) - len(NAMES))
         self._lines = [line for part, n in zip(made_of, counts) if part is not None for line in _sample_lines(part, n)]
         self._samples = [line.raw for line in self._lines]
+        plan.options.runner = team().address  # packs
         self.handle = Handle(plan.desc, plan.options)
         del held, parts
         self.d_out = plan.d_out
