@@ -25,7 +25,7 @@ static const struct cli_option options[] = {
     {'d', "dtype", "LIST", "weight types, such as f32,bf16,f16 (the default) or q8_0"},
     {'n', "threads", "N", "threads (default 1)"},
     {'i', "isa", "LEVEL", "upper limit of the instruction set: a level that 'swiglu cpu' lists"},
-    {'c', "compute", "KIND", "auto, f32 or bf16 (default auto)"},
+    {'c', "compute", "KIND", "auto, f32, bf16 or int8 (default auto)"},
     {'o', "mode", "KIND", "forward (default), or train: forward and backward with all gradients"},
     {'p', "policy", "KIND", "of training: recompute gate and up (default), or keep them"},
     {'a', "activation", "NAME", "default silu, or that of the model"},

@@ -39,7 +39,7 @@ EOF
         exit 1
     fi
 fi
-echo "bootstrap: installing PyTorch${version:+ $version} and transformers into $venv, once: the CPU build is about 0.4 GB to download and" \
-    "1.4 GB on disk" >&2
+echo "bootstrap: installing PyTorch${version:+ $version} and transformers into $venv, once: the CPU build is about 0.4 GB" \
+    "to download and 1.4 GB on disk" >&2
 pip install --disable-pip-version-check --progress-bar on -r $requirements >&2
 cp $requirements $venv/requirements.txt

@@ -199,6 +199,12 @@ def test_table_and_json_say_the_same(llama):
         assert data["check_worst"] <= 1 and data["check_frobenius"] < 3 * 48 * 2**-24
 
 
+@pytest.mark.parametrize("dtype, compute", [("f32", "f32"), ("bf16", "bf16"), ("q8_0", "f32"), ("q8_0", "int8")])
+def test_each_compute_has_a_limit(dtype, compute):
+    data = objects("run", "--shape", "256,512", "--tokens", 64, "--dtype", dtype, "--compute", compute)[0]
+    assert data["compute_first"] == compute and data["share"] > 0 and data["peak_gflops"] > 0
+
+
 def test_large_blocks_are_checked_on_eight_rows():
     data = objects("run", "--check", "--tokens", 64, "--shape", "512,1024")[0]
     assert data["check_rows"] == 8 and data["tokens"] == 64 and data["state"] == "warm"
