@@ -116,7 +116,7 @@ class Encoding:
         assert down is not None
         biases = (gate_bias, up_bias, down_bias)
         desc, keep = describe(gate, up, down, recipe.activation, recipe.layout, biases, self.dtype)
-        handle = Handle(desc, make_options("auto"))
+        handle = Handle(desc, make_options("int8"))
         del keep
         return handle
 
@@ -148,8 +148,10 @@ class FileWeights:
         return ", ".join(dtypes), layer.weight_bytes
 
     def __call__(self, module: nn.Module, recipe: Recipe) -> FreedBlock:
-        desc = self.model._desc(self._index[id(module)])
-        return QuantisedBlock(module, recipe, self.outlook(module, recipe)[0], lambda _: Handle(desc, make_options("auto")))
+        desc, formats = self.model._desc(self._index[id(module)]), self.outlook(module, recipe)[0]
+        in_blocks = all(block_size(DTYPES[dtype])[0] > 1 for dtype in formats.split(", "))
+        options = make_options("int8" if in_blocks else "auto")  # of f16 and its like int8 is refused
+        return QuantisedBlock(module, recipe, formats, lambda _: Handle(desc, options))
 
     def _difference(self, i: int, module: nn.Module, recipe: Recipe) -> Optional[str]:
         """In what this layer is not the module."""
