@@ -59,7 +59,6 @@ struct swiglu_limits cli_machine_limits(const struct swiglu_limits *before, cons
         .f32_flops = fmax(before->f32_flops, after->f32_flops),
         .bf16_flops = fmax(before->bf16_flops, after->bf16_flops),
         .int8_ops = fmax(before->int8_ops, after->int8_ops),
-        .int8_ops = fmax(before->int8_ops, after->int8_ops),
         .read_bytes = fmax(before->read_bytes, after->read_bytes),
     };
 }
