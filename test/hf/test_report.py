@@ -55,7 +55,7 @@ def test_a_mixture_of_modules_keeps_its_own_experts():
 
 NOTHING = {
     "no products": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4, 5)), "it has 1 nn.Linear"),
-    "products alone": (lambda: nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 4), nn.Linear(4, 7)), "of its 3 linear layers"),
+    "products alone": (lambda: nn.ModuleDict({k: nn.Linear(4, 5) for k in "abc"}), "of its 3 linear layers"),
     "quantised": (
         lambda: torch.ao.quantization.quantize_dynamic(make("llama"), {nn.Linear}),
         "it has no nn.Linear or Conv1D, but",
@@ -69,6 +69,11 @@ def test_a_model_without_a_block_is_told_why(what):
     model, reason = NOTHING[what]
     report = swiglu.patch(model())
     assert not report.entries and reason in str(report), report
+
+
+def test_products_in_a_row_are_left_with_the_reason():
+    report = swiglu.patch(nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 4), nn.Linear(4, 7)))
+    assert [entry.reason for entry in report.left] and "not a block" in report.left[0].reason and not report.replaced
 
 
 def test_meta_weights_are_called_so():

@@ -107,13 +107,14 @@ class Block:
 
 
 def reference(desc, x):
-    """The bound of forward's error, and the block in plain double precision from the weights in the file."""
+    """What forward computes, in double precision, the bound of its error, and the block in plain double precision from the
+    weights in the file (bf16 compute rounds h, the plain one does not)."""
     x, error = np.ascontiguousarray(x, np.float32), new(abi.Error)
     y, bound, plain = (np.empty((x.shape[0], desc.d_out)) for _ in range(3))
     out = new(abi.Reference, y=y.ctypes.data, bound=bound.ctypes.data, plain=plain.ctypes.data)
     _check(library.swiglu_reference_run(c.byref(desc), x.shape[0], Rows(x.ctypes.data, F32, 0), c.byref(out),
                                         c.byref(error)), error)
-    return bound, plain
+    return y, bound, plain
 
 
 @contextmanager
