@@ -98,7 +98,7 @@ FAMILIES = {
                                            "norm2", 88),
     "dinov2_with_registers/gelu": plain("Dinov2WithRegistersModel", VIT, "gelu", "hidden_act", "norm2", d_ff=2 * D),
     "gemma": gemma("GemmaForCausalLM", key="hidden_act"),  # as transformers 5 calls it
-    "gemma/legacy": gemma("GemmaForCausalLM", WIDTHS | {"hidden_act": "gelu"}, key="hidden_act"),  # released files mean the tanh form
+    "gemma/legacy": gemma("GemmaForCausalLM", WIDTHS | {"hidden_act": "gelu"}, key="hidden_act"),  # means the tanh form
     "gemma2": gemma("Gemma2ForCausalLM"),
     "gemma3_text": gemma("Gemma3ForCausalLM"),
     "gemma3": gemma("Gemma3ForConditionalGeneration", {"text_config": WIDTHS, "vision_config": SIGLIP,
