@@ -243,7 +243,7 @@ struct swiglu_block_info {
     size_t struct_size;
     size_t d_in, d_ff, d_out;
     int gated;
-    int compute_first, compute_down; /* SWIGLU_COMPUTE_F32 or _BF16: of gate|up and of down */
+    int compute_first, compute_down; /* SWIGLU_COMPUTE_F32, _BF16 or _INT8: of gate|up and of down */
     uint64_t isa;                 /* one bit of enum swiglu_isa */
     const char *kernel_first, *kernel_down; /* such as "f32_avx512"; static strings */
     const char *why;              /* why this kernel and this compute, static string */
